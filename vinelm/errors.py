@@ -159,7 +159,7 @@ class InfeasibleError(InputError):
         bound: The name of the objective's field (such as ``max_cost_usd``) that no path meets.
         limit: The requested value of this field, in its unit.
         best: The best value of this field among all paths, in its unit.
-        code: See :class:`VineLMError`.
+        code: A stable identifier for programs, see :class:`VineLMError`.
     """
 
     default_code = "infeasible"

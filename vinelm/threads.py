@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def started(run: Callable[[], object], name: str) -> Thread:
-    """Run a function in a separate thread, which ends with the process; return the thread."""
+    """Run a function in a separate daemon thread, which does not keep the process alive; return the thread."""
     thread = Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread

@@ -79,8 +79,8 @@ class VineLM(VineInterface, LongRunning):
         mode: the mode of every :class:`~vinelm.controller.Session`.
         on_error: what follows a failure of VineLM itself while a graph runs. With ``"default"`` the stage runs its default
             model, an edge follows the workflow's own verdict up to the loop's maximum number of turns, and the trace records
-            the failure. A cap per request, or on a tenant's day, still applies: if it can no longer be checked, calls are
-            refused. ``"raise"`` raises the error. Exceptions of the application's own code and
+            the failure. A cap on the cost of a request, or on a tenant's day, still applies: if it can no longer be checked,
+            calls are refused. ``"raise"`` raises the error. Exceptions of the application's own code and
             :class:`~vinelm.errors.InfeasibleError` are always raised.
         fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer, a prompt that is
             too long or unsupported for the model) another model answers within the same stage: the plan's next best, or without
@@ -462,10 +462,11 @@ class VineLM(VineInterface, LongRunning):
         return session
 
     def _bound(self, planner: Planner, objective: Objective, key: str) -> tuple[float | None, Exception | None]:
-        """Return the cost limit drawn for a request by its ``key``, which selects one of the plans that requests are divided
-        between.
+        """Return the limit on the mean cost or mean accuracy that is drawn for a request by its ``key``; the limit selects one
+        of the plans that requests are divided between.
 
-        It is None if one plan serves all requests. The second value is the error if no limit could be drawn, or None.
+        The limit (dollars, or a fraction) is None if one plan serves all requests. The second value is the error if no limit
+        could be drawn, otherwise None.
         """
         try:
             mixture = planner.mixture(objective)
@@ -529,7 +530,7 @@ class VineLM(VineInterface, LongRunning):
         return self._planners.chosen(returns_earlier=returns_earlier)
 
     def _rates_for(self, annotated: AnnotatedTrie) -> dict[tuple[str, str], float]:
-        """Return the cache hit rates that plans over a trie take into account.
+        """Return the cache hit rates, by (stage, model), that plans over a trie take into account.
 
         They are empty if a verdict or a canary applies, since it is about the unchanged plans.
         """

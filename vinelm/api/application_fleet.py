@@ -52,7 +52,9 @@ class ApplicationFleet:
         return summed
 
     def rows(self, planner: Planner, objective: Objective, configurable: Mapping[str, Any] | None) -> SessionRows:
-        """Return the object through which a request reports its model calls to the fleet."""
+        """Return the object through which a new request reports its model calls to the fleet; ``configurable`` of its run
+        gives its conversation and tenant.
+        """
         self._share_limits()
         return self.fleet.rows(
             planner,
@@ -90,7 +92,9 @@ class ApplicationFleet:
 
 
 def _facts(catalog: Catalog, limiters: Mapping[str, EngineRateLimiter]) -> dict[str, dict[str, object]]:
-    """Return the settings that should be equal in all processes: models, prices and limits, but no addresses or keys."""
+    """Return the settings that should be equal in all processes: each model's prices and each engine's limits, under a name
+    such as ``model 'gpt'``, but no addresses or keys.
+    """
     entries = {
         f"model {entry.name!r}": {
             "model": f"{entry.provider}/{entry.model_id}",

@@ -248,7 +248,7 @@ class Canary:
         return served
 
     def follow(self, session: Session, served: _LiveRequest) -> None:
-        """Count the request when its session is garbage-collected."""
+        """Count the request ``served``, which :meth:`draw` returned, once its session is garbage-collected."""
         weakref.finalize(session, self.end, served).atexit = False
 
     def end(self, served: _LiveRequest) -> None:
@@ -256,7 +256,8 @@ class Canary:
         self._gone.append(served)
 
     def feedback(self, run_id: str, success: bool | float, caller: str = "") -> None:
-        """Count whether an answer is right, once for each request or conversation that this process remembers.
+        """Count ``success``, whether an answer is right or its score in [0, 1], once for each request or conversation that
+        this process remembers.
 
         ``caller`` is who gives the feedback; it is used if the request's own caller is unknown.
         """
@@ -361,7 +362,8 @@ class Canary:
         return self._prove("cheaper", not is_plan, value, caller, most) if name == "dollars" else None
 
     def _label(self, is_plan: bool, success: float, caller: int) -> CanaryEvent | None:
-        """Update the tests of whether the plan's answers are worse, as accurate, or more accurate, by the score of one answer.
+        """Update the tests of whether the plan's answers are worse, as accurate, or more accurate, by ``success``, the score
+        in [0, 1] of one answer. ``caller`` is the index of the caller's group.
 
         Return the event if this rolls the canary back or proves that the plan should be served; None otherwise.
         """
@@ -405,7 +407,7 @@ def _place(caller: str) -> int:
 
 
 def promised_ratio(planner: Planner, objective: Objective) -> float:
-    """Return the plan's predicted cost divided by the current setup's; 1 if the plan is cheaper or the ratio is unknown.
+    """Return the plan's predicted cost divided by the current setup's; 1 if the plan costs no more or the ratio is unknown.
 
     Raises:
         InfeasibleError: no plan meets the objective's limits, and the objective has ``on_infeasible="raise"``.

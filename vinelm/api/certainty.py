@@ -119,8 +119,9 @@ def profile_until_certain(
         on_note: Called with one line before and after each check of the rows, and with the reason if no plan can be proven.
 
     Returns:
-        The result of the last step, with the units and failures of all steps. ``stopped_by`` is ``"certain"`` if the estimate
-            is certain enough, ``"hopeless"`` if no plan can be proven; else the reason that ended the last step.
+        The result of the last step, with the numbers of executed runs and of failures of all steps together. ``stopped_by`` is
+            ``"certain"`` if the estimate is certain enough, ``"hopeless"`` if no plan can be proven; else the reason that
+            ended the last step.
     """
     from vinelm.profiler import Look
 
@@ -164,7 +165,8 @@ def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
 
 
 def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
-    """Return why no plan can be proven on these requests; empty if a plan may be proven, or if it is too early to know.
+    """Return why no plan can be proven on the requests of ``verdict``; empty if a plan may be proven, or it is too early to
+    know.
 
     ``alone`` has the results of the single models; None if they have not been compared.
     """

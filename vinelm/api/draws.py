@@ -29,7 +29,9 @@ class Draws:
 
     @classmethod
     def of(cls, given: str | None, store: Path | None) -> Draws:
-        """Return draws with the operator's secret, or with the secret kept next to a store; see :func:`draw_secret`."""
+        """Return draws with the secret of :func:`draw_secret`, which takes the same arguments; if there is none, with a random
+        secret of this process.
+        """
         found = draw_secret(given, store)
         return cls(secrets.token_bytes(32), is_kept=False) if found is None else cls(found)
 

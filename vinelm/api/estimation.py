@@ -221,8 +221,9 @@ def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple
 
     Args:
         path: The store. It is only read; no model is called.
-        max_error: If the best path is less certain than this, report only on the plans that requests have run, provided that
-            these are certain enough: :func:`estimate` then leaves out the other plans.
+        max_error: The largest acceptable half width of the 90 % interval of the best path's accuracy, a fraction. If it is
+            exceeded, the report is only about the plans that requests have run, as :func:`estimate` then leaves out all
+            others. If it is exceeded for these plans, too, the report is about all paths.
 
     Returns:
         The report; the cost of the rows in dollars; the estimated cost of running every path on every request, in dollars (0
@@ -252,7 +253,9 @@ def _known(
     registered: Sequence[str],
     max_error: float,
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
-    """Return the trie and the report restricted to steps that requests have run; None if their best path is too uncertain."""
+    """Return the trie and the report restricted to steps that requests have run; None if the half width of the best such path
+    is above ``max_error``, or no such path exists.
+    """
     from vinelm.evaluation.comparison.tried import as_known, first_stages
 
     known = as_known(annotated, evidence, rows, len(registered), first_stages(rows))

@@ -116,7 +116,8 @@ class LongRunning:
         self._file().reload()
 
     def reload_on(self, number: int) -> None:
-        """Load the trie's file again whenever the process receives this signal; a broken file is logged.
+        """Load the trie's file again whenever the process receives this signal; if the file is broken, that is logged and the
+        old trie keeps serving.
 
         Args:
             number: the number of a signal that no other code handles, such as SIGHUP.
@@ -127,7 +128,8 @@ class LongRunning:
         self._file().on_signal(number)
 
     def watch(self, every_s: float = 5.0) -> None:
-        """Reload the trie's file when it has changed, checked periodically. A broken file is logged.
+        """Check every ``every_s`` > 0 seconds whether the trie's file has changed, and reload it then. A broken file is
+        logged.
 
         Raises:
             ConfigError: the trie was not loaded from a file, or the time is not positive.
@@ -167,7 +169,8 @@ class TrieReload:
     If a file cannot be loaded, the current trie keeps serving, and one log line gives the reason.
 
     Args:
-        load: makes the file's trie serve; raises a :class:`~vinelm.errors.VineLMError` if it cannot.
+        load: called with the path of the file, makes its trie serve; raises a :class:`~vinelm.errors.VineLMError` if it
+            cannot.
     """
 
     def __init__(self, path: Path, load: Callable[[Path], None]) -> None:

@@ -55,8 +55,8 @@ def plan(
     If the objective limits an average over requests, requests may be divided between two plans: ``parts`` of the result has
     both plans, each with its share of the requests.
 
-    If the graph branches, the result is a :class:`~vinelm.controller.ContingentDecision`: its ``plan`` has a model for each way
-    that a request may take, and ``path`` is empty.
+    If the graph branches, the result is a :class:`~vinelm.controller.ContingentDecision`: its ``plan`` has a model for each
+    stage of each route that a request may take, and ``path`` is empty.
 
     Args:
         trie: An annotated trie, or the path of its file.

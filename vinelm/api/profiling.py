@@ -219,7 +219,9 @@ def run_profile(
     max_error: float | None = None,
     max_loss: float | None = None,
 ) -> ProfileResult:
-    """Run a profile on an open store: once, or in steps until an estimate from the store is within ``max_error``."""
+    """Run a profile on an open store: once, or, with ``max_error`` (a fraction), in steps until an estimate from the store is
+    that certain. ``max_loss`` is the accuracy that a cheaper plan may lose.
+    """
     from vinelm.profiler import profile
     from vinelm.profiler.scheduling.observed_cells import only_failures
     from vinelm.traces.store.run_state import RunRecords
@@ -573,7 +575,9 @@ def forecast_run(
 def _previewed(
     inputs: Inputs, store: StoreAddress | str, identity: StoreIdentity, on_note: Callable[[str], None] | None
 ) -> tuple[list[Observation], float]:
-    """Return the rows that the store would have at the start of a run, and the dollars that it records as spent or reserved."""
+    """Return the rows that the store would have at the start of a run, and the dollars that it records as spent or reserved.
+    ``on_note`` is called with one line if the run would change old rows.
+    """
     from vinelm.profiler.growth import request_digests
     from vinelm.traces import ObservationStore
     from vinelm.traces.growth.grow import preview_growth

@@ -60,7 +60,7 @@ class References:
     _same: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def compared(self, store: ObservationStore) -> Compared:
-        """Return a function that scores the rows that a sampler passes to it, using the store's current labels."""
+        """Return a function that takes the rows of a profile and returns them with scores, using the store's current labels."""
         known = ReplayRows(store)
         said = {} if known.is_new else known.said()
         units = {} if known.is_new else {(row["request"], row["answer"]): row["unit_id"] for row in known.units()}

@@ -60,7 +60,9 @@ class RequestPlanners:
         return self._chosen[key]
 
     def _made(self, earlier: bool) -> Planner:
-        """Return the planner of runs that can return an earlier answer, or, without ``earlier``, only their last answer."""
+        """Return the planner of runs that can return an earlier answer if ``earlier`` is true, otherwise of runs that return
+        their last answer.
+        """
         paths, signals = self.over_paths.annotated, self._signals
         within = self._within(paths)
         # A plan that continues after a passed check needs a route behind every loop: elsewhere the graph ends by itself.
@@ -71,7 +73,7 @@ class RequestPlanners:
     def _within(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
         """Return the trie, limited to plans that end where a wrapped edge of the graph can end the request.
 
-        If no edge lets the policy end a request, only plans that run to the last invocation remain.
+        If no edge lets the policy end a request, only plans that run to the last call of their path remain.
         """
         if not self._adapter.can_end:
             return whole_paths(annotated)

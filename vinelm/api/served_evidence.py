@@ -88,7 +88,9 @@ class ServedEvidence:
         self._monitor = DriftMonitor(annotated, self._drift)
 
     def request(self, run_id: str | None, clock: Clock, *, tenant: str = "") -> RequestRows:
-        """Return the object that collects a new request's rows. Without ``run_id`` it gets a name from :func:`new_run_id`."""
+        """Return the object that collects the rows of a new request of this tenant. Without ``run_id``, the request gets a
+        name from :func:`new_run_id`.
+        """
         if self._pid != os.getpid():  # requests in progress belong to the parent process
             self._pid, self._running = os.getpid(), {}
         run_id = run_id or new_run_id()
@@ -100,7 +102,7 @@ class ServedEvidence:
         return made
 
     def end_with(self, session: object, rows: RequestRows) -> None:
-        """Finish a request's rows in the writer's thread after its session is garbage-collected."""
+        """Finish a request's rows, in the writer's thread, once ``session`` has been garbage-collected."""
         weakref.finalize(session, self.writer.defer, partial(self._finish, rows)).atexit = False
 
     def _finish(self, rows: RequestRows) -> None:

@@ -101,7 +101,9 @@ def _calls(sessions: Sequence[ToolSession]) -> list[ToolEvent]:
 
 
 def _without_values(whole: Replayed) -> str:
-    """Return a text on what can be learnt from recorded calls without their values: their number and total time."""
+    """Return a text on what can be learnt from calls that were recorded without arguments: their number, and the share of time
+    that perfect predictions would save.
+    """
     known = (
         f"{whole.calls} calls, {whole.reads} of them reads, are recorded without arguments: which reads come next cannot be "
         'learnt from names and times: record values (record_tools="values", or `vinelm tools record --values`)'
@@ -112,7 +114,7 @@ def _without_values(whole: Replayed) -> str:
 
 
 def recorded_sessions(source: Path) -> tuple[list[ToolSession], frozenset[str]]:
-    """Return the sessions of a store or log, and the tools that it declares as read-only."""
+    """Return the sessions of a store or log, and the names of the tools that it declares as read-only."""
     from vinelm.traces import ObservationStore
     from vinelm.traces.tools.tool_calls import ToolCalls
 
@@ -123,7 +125,8 @@ def recorded_sessions(source: Path) -> tuple[list[ToolSession], frozenset[str]]:
 
 
 def import_sessions(log: Path, store: Path, read_only: Sequence[str]) -> tuple[int, int]:
-    """Add the sessions of a log of messages or spans to a store; return the numbers of sessions and of calls.
+    """Add the sessions of a log of messages or spans to a store; return the numbers of sessions and of calls. ``read_only``
+    has names, or patterns of names, of tools that only read.
 
     Raises:
         DatasetError: the log cannot be read.
@@ -140,7 +143,7 @@ def import_sessions(log: Path, store: Path, read_only: Sequence[str]) -> tuple[i
 
 
 def named_tools(names: Sequence[str], known: set[str]) -> frozenset[str]:
-    """Return the tools that match these names or patterns.
+    """Return the tools among ``known`` that match these names or patterns.
 
     Raises:
         ConfigError: a name or pattern matches no tool.

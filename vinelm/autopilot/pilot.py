@@ -126,7 +126,9 @@ class Pilot:
         return True
 
     def _compare_entries(self, state: StepState, entries: Mapping[str, str]) -> None:
-        """Begin a new attempt if prices, addresses or the allowed loss have changed since a plan's proof, or a model is new."""
+        """Begin a new attempt if prices, addresses or the allowed loss have changed since a plan's proof, or a model is new.
+        ``entries`` has the current :func:`entry_digest` of each model of the catalog.
+        """
         plans = [one for one in (state.plan, state.below) if one is not None]
         served = {state.today, *(model for plan in plans for model in plan["models"])}
         changed = [model for model in served if model in state.entries and entries.get(model) != state.entries[model]]
@@ -187,7 +189,9 @@ class Pilot:
     # -- what is proven ------------------------------------------------------------------------------------------------------
 
     def _run_of(self, work: ReplayRun, key: str, state: StepState) -> StepRun | None:
-        """Return the replay of a step's recorded calls of the current attempt, in order; None if there is nothing to do."""
+        """Return the replay of a step's recorded calls of the current attempt, in order; None if the attempt has ended or has
+        no call yet.
+        """
         units = [unit for unit in self.kept.of_step(key) if unit.unit_id > state.since and unit.model == state.today]
         if state.ended:
             state.wants_units = state.plan is not None or len(units) < AGAIN_AFTER  # a plan is compared with today's model
@@ -216,7 +220,9 @@ class Pilot:
         return run
 
     def _over(self, key: str, state: StepState, units: Sequence[ReplayUnit]) -> list[ReplayUnit]:
-        """Return the attempt's recorded calls of finished conversations, one conversation after another."""
+        """Return those of ``units``, the attempt's recorded calls, whose conversation has finished, one conversation after
+        another.
+        """
         since, found = self._conversations.get(key, (-1, None))
         if found is None or since != state.since:
             found = Conversations(self.settings.pause_s)
@@ -376,7 +382,7 @@ class Pilot:
             self.served.add([{**row, "figures": "[]", "usd": 0.0, "saved_usd": 0.0}])
 
     def _end(self, state: StepState, why: str) -> None:
-        """End an attempt that has proven no plan. A plan that already serves continues to serve."""
+        """End an attempt that has proven no plan, for the reason ``why``. A plan that already serves continues to serve."""
         state.ended, state.candidates = why, []
         if state.plan is None:
             state.since, state.chosen = max(self.kept.units, default=0), 0

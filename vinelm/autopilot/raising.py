@@ -162,12 +162,16 @@ class Raising:
             self.alarm = "its answers differ more or less often"
 
     def feedback(self, *, is_plan: bool, score: float) -> None:
-        """Count feedback on the answer of a request, a score in [0, 1], at the current level."""
+        """Count feedback, a score in [0, 1], on an answer of the plan, or of the current model if ``is_plan`` is False, at the
+        current level.
+        """
         if self.alarm is None and _is_sure(self._worse.add(is_plan, 1.0 - score)):
             self.alarm = "fewer of its answers are right"
 
     def _compare(self, is_plan: bool, took: Took | None) -> None:
-        """Compare costs and seconds with the current model's, unless an earlier plan still serves some other requests."""
+        """Add a call's cost and seconds (``took``, None to ignore the call) to the comparison of the plan with the current
+        model. Nothing is compared while an earlier plan still serves some other requests.
+        """
         if took is None or self.alarm is not None or (self.has_below and self.level + 1 < len(LEVELS)):
             return
         usd, seconds = self.today

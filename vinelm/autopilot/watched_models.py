@@ -90,7 +90,7 @@ class WatchedModels:
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
         """Return the chat model of an invocation: the plan's if the request was assigned to it, otherwise the current model's.
 
-        Calls of the current model are recorded.
+        Calls of the current model are recorded. ``limits`` replaces fields of the entry, such as ``max_tokens``.
         """
         # A fault of our own is not paid for by a request: the application's own model answers.
         todays: CallContext | CascadeModel = call
@@ -98,7 +98,9 @@ class WatchedModels:
         return self._models.chat_model(name, found, limits) if isinstance(found, CallContext) else found
 
     def _chosen(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> CallContext | CascadeModel:
-        """Return the options for calling the current model, or the plan's chat model."""
+        """Return the context of the call for the model ``name`` (which records the call, if needed), or the chat model of the
+        plan that runs instead.
+        """
         watch, step = self._watch, step_key(call.stage)
         state = watch.state_of(step)
         if state is not None and name != state.today:
@@ -128,7 +130,7 @@ class WatchedModels:
         return bound_instance(CascadeModel, plan_call)
 
     def _watched(self, call: CallContext, step: str) -> CallContext:
-        """Return the options of a call, extended to record its prompt, answer and cost."""
+        """Return the context of a call, extended so that the call is recorded with its prompt, answer and cost."""
         watch, heard = self._watch, call.on_exchange
         usages: list[Usage] = []
 

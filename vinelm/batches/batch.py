@@ -184,11 +184,13 @@ class Steered(NamedTuple):
 
     @property
     def terms(self) -> dict[str, Any]:
-        """The settings that decide the plans of requests at batch prices, as JSON types."""
+        """The settings that decide the plans of requests at batch prices: ``budget_usd``, ``deadline_s`` and ``finish``."""
         return {"budget_usd": self.budget_usd, "deadline_s": self.deadline_s, "finish": self.finish}
 
     def without(self, lost_usd: float) -> Steered:
-        """Return the same limits with ``lost_usd`` less budget: what interrupted runs paid for calls without an answer."""
+        """Return the same limits with the budget reduced by ``lost_usd``, which interrupted runs paid for calls without an
+        answer; raise :class:`BudgetExhausted` if nothing is left.
+        """
         if self.budget_usd is None or lost_usd <= 1e-9:
             return self
         if lost_usd >= self.budget_usd:

@@ -83,13 +83,18 @@ def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> No
 
 
 def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
-    """Return the maximum seconds that ``requests`` requests take, assuming that the last begins when all others have ended."""
+    """Return the seconds that ``requests`` requests take on ``workers`` workers, or 0 without requests.
+
+    Each takes the mean time of the plans, and the last begins only when all others have ended.
+    """
     mean_s = sum(share * plan.seconds for share, plan in forecast.shares)
     return mean_s * (requests / workers + 1.0) if requests else 0.0
 
 
 def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes) -> tuple[DatasetForecast, BatchApiForecast]:
-    """Convert a forecast at ordinary prices to batch prices; return it with the maximum duration, and the savings. Pure."""
+    """Return a forecast at ordinary prices converted to batch prices, with the longest duration as its seconds; and the
+    savings. Pure.
+    """
     halved = replace(forecast, usd=PART * forecast.usd, seconds=template.depth * times.wait_s)
     return halved, BatchApiForecast(
         cost_usd=halved.usd, ordinary_usd=forecast.usd, waves=template.depth, wait_s=times.wait_s, timed_cells=0

@@ -104,8 +104,9 @@ class CallOrder:
         return self._is_across
 
     def waits(self, position: int, depth: int, shape: Shape, slots: SlotOrder | None = None) -> WaitingCall:
-        """Return a new waiting call with its rank, for a prompt of this ``shape``; see :class:`WaitingCall` for the other
-        arguments.
+        """Return a new waiting call with its rank, for a prompt of this ``shape``.
+
+        ``position``, ``depth`` and ``slots`` are fields of the :class:`WaitingCall`.
         """
         points, tokens = points_of(shape)
         # Beginnings of prompts are numbered as they first appear. Sorting by these numbers is then a depth-first walk, which

@@ -70,7 +70,9 @@ def depth_first(shapes: Iterable[Shape]) -> Order:
 
 
 def _common_with_the_one_before(places: list[int], bounds: IntArray, point: IntArray, tokens: IntArray) -> IntArray:
-    """Return, for each prompt, the number of tokens at its beginning that the previous prompt in this order also has."""
+    """Return, for each prompt in the order ``places``, the number of tokens at its beginning that the previous prompt also
+    has. Prompt ``i`` has the prefixes from ``bounds[i]`` to ``bounds[i + 1]``, with digests ``point`` and lengths ``tokens``.
+    """
     common = np.zeros(len(places), np.int64)
     for at in range(1, len(places)):
         before, here = places[at - 1], places[at]

@@ -45,12 +45,12 @@ class DrawnPlan:
     """The plan that was drawn for a request.
 
     Args:
-        planner: The planner that makes the plan, for :class:`~vinelm.controller.Session`. Its dollars include the price of
-            seconds. None in another process, which rebuilds the planner from the weights.
-        objective: The objective for which the planner chooses it.
-        usd: The expected cost of a request in dollars, by the trie.
-        seconds: The expected seconds of a request, by the trie at zero load.
-        accuracy: The expected accuracy, by the trie.
+        planner: The planner that makes the plan, for :class:`~vinelm.controller.Session`. Its costs are dollars plus latency
+            converted to dollars. None after the plan was sent to another process, which rebuilds the planner from ``weights``.
+        objective: The objective for which the planner chooses the plan.
+        usd: The expected cost of a request in dollars, according to the trie.
+        seconds: The expected seconds of a request at zero load, according to the trie.
+        accuracy: The expected accuracy, a fraction, according to the trie.
         weights: The weights of a dollar and a second in the planner's costs; see :func:`priced`.
     """
 

@@ -78,7 +78,9 @@ def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> DatasetReques
 
 
 def _key(workflow: Workflow, request: Request, state: Collection[str] | None) -> str:
-    """Return a digest of all inputs of the request's run. It includes the request's id if an input has no JSON form."""
+    """Return a digest of all inputs of the request's run, without keys that ``state`` lacks (None: with all keys). If an input
+    has no JSON form, it is a digest of the request's id.
+    """
     given = _given(workflow, request)
     told: list[Any] = [{key: value for key, value in given.items() if state is None or key in state}]
     told += [workflow.kind_of(request)] if workflow.kind is not None else []

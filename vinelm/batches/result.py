@@ -99,7 +99,7 @@ class Tally:
         self.calls: Counter[str] = Counter()
 
     def add(self, answer: Answer) -> None:
-        """Count an answer for each request that shares it."""
+        """Count an answer once for each of the equal requests that get it."""
         times = self._times[answer.key]
         self.by_status["ok" if answer.failure is None else "failed"] += times
         self.by_status["unanswered"] -= times

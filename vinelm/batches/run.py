@@ -83,18 +83,22 @@ class DatasetApplication:
         return cls(workflow, vine, build_graph(workflow, vine), Purses(vine.adapter))
 
     def order_calls(self, requests: Sequence[str], workers: int) -> OrderedModels:
-        """Order the calls that wait for an engine's limits by these request ids; return the object that does it."""
+        """Make calls that wait for an engine's limits go in the order of these request ids, with ``workers`` requests at a
+        time; return the chat models that ensure this order.
+        """
         models = self.vine.models
         self.vine.adapter.models = ordered = OrderedModels(models.catalog, models.backends, requests, workers)
         ordered.equal = models.equal
         return ordered
 
     def keep_calls(self, kept: KeepsCalls) -> None:
-        """Answer equal calls only once from now on, with stored answers."""
+        """From now on, make equal calls only once: store each answer in ``kept``, and answer later equal calls from there."""
         self.vine.models.equal = EqualCalls(kept, self.vine.adapter.deterministic)
 
     def serve(self, request: Request, plan: DrawnPlan, guard: CallGuard) -> Answer:
-        """Run one request, with its key as id, and return its answer, which may be a failed call or an application's error."""
+        """Run one request, whose id is its key, and return its answer, which may be a failed call or an application's error.
+        ``guard`` authorizes the calls.
+        """
         vine, workflow, objective = self.vine, self.workflow, plan.objective
         planner = plan.planner or self._planner(plan.weights)
         policy = vine.session(objective, request=request, clock=vine.new_clock(), planner=planner)
@@ -339,7 +343,7 @@ class DatasetRun:
     def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer], lost_usd: float = 0.0) -> None:
         """Count an ended request: its answer (None if the budget refused a call) and its cost.
 
-        ``made`` has the answer if this run has produced it. ``lost_usd``: dollars for its calls of unknown outcome.
+        ``made`` has the answer if this run has produced it; ``lost_usd`` are the dollars charged for calls of unknown outcome.
         """
         with self._lock:
             paid_usd, seconds = (made[0].cost_usd, made[0].latency_s) if made else (0.0, 0.0)

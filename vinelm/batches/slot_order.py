@@ -134,7 +134,7 @@ class SlotOrder:
         return self._waiting[alike] * self.slots <= self._busy[alike] * max(self.under_way, self.slots)
 
     def _held(self, call: Prompted) -> tuple[int, int]:
-        """Return the largest numbers of a prompt's tokens that one of the free slots and one of the busy slots has cached."""
+        """Return how many of a prompt's tokens the best free slot has cached, and how many the best busy slot has cached."""
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:
@@ -179,7 +179,7 @@ class SlotOrder:
             self.is_used &= seen.own_cached >= NO_USE * seen.own and seen.other_cached <= COMMON * max(seen.other, BLOCK_TOKENS)
 
     def forget(self, position: int) -> None:
-        """Record that a request has no more calls in flight, whether it succeeded or failed."""
+        """Record that the request at this position has no more calls in flight, whether it succeeded or failed."""
         for slot in self._slots:
             if slot.call is not None and slot.call.position == position:
                 self.ended(slot.call, None)

@@ -246,7 +246,8 @@ class Steering:
         return plan
 
     def _bounds(self, block: int, elapsed_s: float) -> tuple[float | None, float | None, float, float]:
-        """Return the limits on a block's mean cost and mean seconds, the money left, and the ratio of actual to predicted cost.
+        """Return the limits on a block's mean cost and mean seconds, the money left in dollars, and the ratio of actual to
+        predicted cost.
 
         The limits are in terms of the trie's predictions; they are None if there is no budget or no deadline.
         """

@@ -38,7 +38,8 @@ class Catalog(Mapping[str, Model]):
     Entries with the same ``group`` form one choice, a :class:`~vinelm.catalog.ReplicaGroup` with the group's name.
 
     Args:
-        models: The entries; at least one, with unique names. As an attribute, the choices.
+        models: The entries; at least one, with unique names. The attribute ``models`` has the choices, with a group as one
+            choice.
         backends: Settings by provider (``[backend.NAME]`` in a file).
         live: The chat models of entries that :meth:`from_chat_models` made. They belong to this process and are never
             written.

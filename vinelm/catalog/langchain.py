@@ -38,7 +38,8 @@ def models_of_strings(specs: Iterable[str], prices: Mapping[str, AnyPrice]) -> l
 
 
 def entry_of_chat(chat: Any, listed: Iterable[Model], price: AnyPrice | None = None) -> Model:
-    """Return the catalog entry that matches a ready chat model by provider and model id, or a new entry.
+    """Return the entry in ``listed`` that matches a ready chat model by provider and model id, or else a new entry with this
+    price.
 
     Raises:
         ConfigError: the object is not a chat model, or the catalog lacks it and its price is not known.

@@ -137,7 +137,9 @@ def _listed(plain: Any, path: str | Path) -> list[Mapping[str, Any]]:
 
 
 def _included(plain: Any, path: str | Path, text_of: Callable[[str | Path], str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the entries of the files that ``include`` names, relative to this file."""
+    """Yield the entries of the files that ``include`` in ``plain`` names, relative to the file ``path``; ``text_of`` reads a
+    file.
+    """
     names = (plain.get("include") if isinstance(plain, dict) else None) or []
     for name in [names] if isinstance(names, str) else names:
         other = Path(path).parent / str(name)
@@ -159,7 +161,7 @@ def _chat_models(
 
 
 def _named(chats: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """Return the entries under unique names, and the names of entries that were left out as copies of another entry."""
+    """Return the entries by unique names, and the names of entries that were left out as copies of another entry."""
     entries: dict[str, Mapping[str, Any]] = {}
     copies, seen = [], Counter[str]()
     for item in chats:

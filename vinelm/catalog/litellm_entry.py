@@ -79,7 +79,9 @@ def model_of(item: Mapping[str, Any], name: str, file: ListFile) -> Model:
 
 
 def limits_of(item: Mapping[str, Any]) -> dict[str, int]:
-    """Return the rate limits of an entry."""
+    """Return the rate limits of an entry, with the keys ``requests_per_min``, ``tokens_per_min`` and ``concurrency`` as far as
+    they are set.
+    """
     places = (item.get("litellm_params") or {}, item.get("model_info") or {}, item)
     found = {}
     for key, ours in LIMITS.items():
@@ -90,7 +92,9 @@ def limits_of(item: Mapping[str, Any]) -> dict[str, int]:
 
 
 def engine_of(item: Mapping[str, Any], name: str, route: Route) -> str | None:
-    """Return a separate engine for an entry with limits, since LiteLLM limits each deployment; None otherwise."""
+    """Return the name of a separate engine for an entry with rate limits, since LiteLLM limits each deployment; None without
+    limits.
+    """
     return f"{route.provider}/{name}" if limits_of(item) else None
 
 

@@ -179,7 +179,9 @@ def _check_batches(asked: Priced, standard: _Rates, batches: Mapping[str, float]
 
 
 def _tiered(asked: Priced) -> Iterator[tuple[int, dict[str, float]]]:
-    """Yield LiteLLM's ``tiered_pricing``: a list of rates, each with its ``range`` of prompt tokens."""
+    """Yield, for each tier of LiteLLM's ``tiered_pricing``, the prompt tokens from which it applies, and its rates by VineLM's
+    names in dollars per million tokens.
+    """
     listed = asked.given.get("tiered_pricing")
     for tier in listed if isinstance(listed, list) else ():
         span = tier.get("range") if isinstance(tier, Mapping) else None

@@ -47,8 +47,8 @@ class _Column(NamedTuple):
 
 
 def _columns() -> dict[str, _Column]:
-    """Return the columns of a frontier's table (heading, function that formats a value, note) by the key of the value
-    in a row.
+    """Return the columns of a frontier's table, each as (heading, function that formats a value, note), keyed by the field of
+    a row that the column shows.
     """
 
     def half(width: float | None) -> str:

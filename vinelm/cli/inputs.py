@@ -129,7 +129,9 @@ def read_fields(file: Path) -> dict[str, Any]:
 
 
 def say_changed_prices(held: Mapping[str, Model]) -> None:
-    """Warn on stderr if prices in the working folder's ``models.toml`` differ from the prices in a trie or store."""
+    """Warn on stderr if prices in the working folder's ``models.toml`` differ from those of ``held``, the models of a trie or
+    store by name.
+    """
     from vinelm.catalog.entries import entry
     from vinelm.catalog.loading import tables_of, toml_tables
     from vinelm.catalog.prices import changed_prices_note

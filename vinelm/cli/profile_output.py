@@ -110,7 +110,7 @@ def _known(lacks: Shortfall) -> str:
 
 
 def _show_judge(store: ObservationStore) -> float:
-    """Print the judge's results, and return its cost in dollars; 0 without a judge."""
+    """Print the number of the judge's verdicts, and return the cost of its calls in dollars; 0 without a judge."""
     from vinelm.traces.store.judgements import Judgements
 
     records = Judgements(store)

@@ -22,7 +22,9 @@ _TERMINAL_S, _LOG_S, _EVENT_S = 0.1, 10.0, 1.0
 
 @contextmanager
 def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ThrottledReporter | None]:
-    """Yield the callback that the profiler calls after each result; None if ``kind`` is "quiet", so that nothing is shown."""
+    """Yield the callback that the profiler calls after each result; None if ``kind`` is "quiet". ``clock`` returns the time in
+    seconds.
+    """
     if kind == "quiet":
         yield None
         return
@@ -96,8 +98,8 @@ class RateEstimate:
 
 
 def share(now: Progress) -> float:
-    """Return the progress as a fraction in [0, 1] of the limit that will be reached first: coverage, budget or the next interim
-    check.
+    """Return how much of a limit is used up, a fraction in [0, 1], for the limit that will be reached first: coverage, budget
+    or the next interim check.
     """
     shares = [now.coverage / (now.target or 1.0)]
     if now.budget_usd:

@@ -74,7 +74,9 @@ def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> N
 
 
 def _asked_max_loss(trie: Path) -> float | None:
-    """Ask on a terminal for the allowed loss of accuracy. Return None if an earlier run has stored the answer."""
+    """Ask for the allowed loss of accuracy, and return it as a fraction; None if ``trie`` of an earlier run exists, or the
+    command does not run in a terminal.
+    """
     if trie.exists() or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     question = "Points of accuracy that a cheaper plan may lose"

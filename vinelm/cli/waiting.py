@@ -77,7 +77,7 @@ class AtWork:
 
     def hold(self, change: int) -> None:
         """Add ``change`` to the number of code blocks that draw on the terminal: +1 when a block starts, -1 when it ends. The
-        line is hidden while the number is above 0.
+        activity line is hidden while the number is above 0.
         """
         with self._lock:
             self.make_way()

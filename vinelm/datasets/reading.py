@@ -279,8 +279,8 @@ def _records(path: Path) -> Iterator[Record]:
 def _request(
     row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str, place: str | None
 ) -> tuple[Request, tuple[str, ...]]:
-    """Return the request in a row, and the keys that are hidden from the graph. Without an id, the request's id is its
-    position.
+    """Return the request in a row, and the keys that are hidden from the graph. Without an id column, the request's id is
+    ``place``, or, if that is None, a digest of the row.
     """
     whole: dict[str, Any] = {**decoded(row), **parts.inputs, **parts.labels}
     inputs = {str(key): value for key, value in parts.inputs.items()}

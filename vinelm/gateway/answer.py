@@ -68,7 +68,8 @@ class ChatAnswer:
         return bool(chars or has_calls)
 
     def _said(self, said: Mapping[str, Any], seen: SeenAnswer, *, keep: bool) -> tuple[int, bool]:
-        """Parse a message or a chunk of a message. Return its number of characters, and whether it calls tools.
+        """Parse the message ``said``, or a chunk of one, and record it in ``seen``. Return its number of characters, and
+        whether it calls tools.
 
         With ``keep`` its text and calls are added to the answer so far.
         """
@@ -124,7 +125,7 @@ class ResponsesAnswer(ChatAnswer):
         return answer_of(said) if said else None
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """Parse the JSON of an answer or an event; see :meth:`ChatAnswer.read`."""
+        """Parse the JSON of an answer or an event, record it in ``seen``, and return whether it contains model output."""
         seen.has_begun = True
         kind, delta = str(plain.get("type", "")), plain.get("delta")
         if kind == "error":
@@ -146,7 +147,9 @@ class ResponsesAnswer(ChatAnswer):
         return len(text)
 
     def _response(self, response: Mapping[str, Any], seen: SeenAnswer) -> int:
-        """Parse a response's own fields, and its output once the output is complete. Return the number of new characters."""
+        """Parse a response's own fields, and its output once that is complete, into ``seen``. Return the number of new
+        characters.
+        """
         self.model = str(response.get("model") or self.model)
         told = {name: one for name in ("id", "model", "service_tier") if isinstance(one := response.get(name), str)}
         status = response.get("status")

@@ -52,7 +52,7 @@ class Form(ABC):
 
     @abstractmethod
     def wrong(self, body: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return which parameter makes a body invalid, and why; None if it is valid."""
+        """Return the name of a parameter that makes a body invalid, and the reason; None if the body is valid."""
 
     @abstractmethod
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
@@ -67,7 +67,9 @@ class Form(ABC):
         """Return the required answer format as in chat completions; None for plain text."""
 
     def adds_usage(self, asked: Mapping[str, Any]) -> bool:
-        """Return whether a stream states its usage only on request, and the client has not requested it."""
+        """Return whether the gateway must request the usage: streams state it only on request, and the body ``asked`` lacks
+        the request.
+        """
         return False
 
     def error_event(self, error: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,13 +83,13 @@ class ChatForm(Form):
     path, limits, answer = CHAT, ("max_tokens", "max_completion_tokens"), ChatAnswer
 
     def wrong(self, body: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return an invalid parameter and the reason; see :meth:`Form.wrong`."""
+        """Return the name of an invalid parameter and the reason; None if the body is valid."""
         if not _is_objects(body.get("messages")):
             return "messages", "messages must be a list of objects, and not empty"
         return None
 
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """Return the messages of a body; see :meth:`Form.said`."""
+        """Return the messages of a body, to calculate the call's maximum cost; see :meth:`Form.said`."""
         return [SaidMessage.of(str(one.get("role")), one.get("content")) for one in body["messages"]]
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -96,11 +98,11 @@ class ChatForm(Form):
         return found
 
     def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the required answer format; see :meth:`Form.response_format`."""
+        """Return the required answer format as in chat completions; None for plain text."""
         return format_of(body)
 
     def adds_usage(self, asked: Mapping[str, Any]) -> bool:
-        """Return whether the gateway must request the usage; see :meth:`Form.adds_usage`."""
+        """Return whether the gateway must request the usage: the body asks for a stream, but not for its usage."""
         options = asked.get("stream_options")
         return bool(asked.get("stream")) and not (isinstance(options, Mapping) and options.get("include_usage"))
 
@@ -113,7 +115,7 @@ class ResponsesForm(Form):
     path, limits, answer = RESPONSES, ("max_output_tokens",), ResponsesAnswer
 
     def wrong(self, body: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return an invalid parameter and the reason; see :meth:`Form.wrong`."""
+        """Return the name of an invalid parameter and the reason; None if the body is valid."""
         given, above = body.get("input"), body.get("instructions")
         if not (isinstance(given, str) and given) and not _is_objects(given):
             return "input", "input must be a text or a list of objects, and not empty"
@@ -127,7 +129,7 @@ class ResponsesForm(Form):
         return None
 
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """Return the messages of a body; see :meth:`Form.said`."""
+        """Return the messages of a body, to calculate the call's maximum cost; see :meth:`Form.said`."""
         given, above = body["input"], body.get("instructions")
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
         found = [
@@ -144,7 +146,7 @@ class ResponsesForm(Form):
         return [*system, *messages_of([one for one in given if one.get("type") != "reasoning"])]
 
     def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the required answer format; see :meth:`Form.response_format`."""
+        """Return the required answer format as in chat completions; None for plain text."""
         found = format_of(body)
         if found is None or found.get("type") != "json_schema":
             return found

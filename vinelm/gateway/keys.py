@@ -172,7 +172,7 @@ class KeyBook:
             return bool(self._connection.execute("SELECT EXISTS (SELECT 1 FROM gateway_keys)").fetchone()[0])
 
     def today(self) -> list[KeyDay]:
-        """Return every key with its spending of this UTC day."""
+        """Return every key, revoked keys included, with its spending on the current UTC day."""
         with self._lock:
             rows = self._connection.execute(f"{_READ} ORDER BY made_at").fetchall()
             days = self._connection.execute(

@@ -214,7 +214,7 @@ class WireSender:
     Args:
         http: sends the request.
         provider: gives the address of a group's replica.
-        binding: the entry's chat model, which also records what is learnt about the entry, and the entry's address.
+        binding: a pair: the entry's chat model, which also records what is learnt about the entry, and the entry's address.
         form: the format of the call.
         hides_usage: whether the usage is removed from the client's stream.
 

@@ -61,7 +61,8 @@ def is_running(pid: int) -> bool:
 
 
 def lock(descriptor: int, *, is_shared: bool = False) -> bool:
-    """Lock an open file until it is closed, without waiting. Return False if another process holds the lock.
+    """Lock an open file until it is closed, without waiting; several processes may hold a lock that ``is_shared``. Return
+    False if another process holds a lock that excludes this one.
 
     Windows lacks such locks: nothing is locked there, and the result is True.
 
@@ -142,7 +143,7 @@ def limit_process(memory_mb: int) -> None:
 
 
 def kill_group(pid: int, number: int) -> None:
-    """Send a signal to a process group, if it still exists."""
+    """Send the signal ``number`` to the process group ``pid``, if it still exists."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 

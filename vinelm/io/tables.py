@@ -18,9 +18,7 @@ _MAX_FIELD_CHARS = 2**24
 
 
 def kind_of(path: Path, allowed: Sequence[str] = ("csv", "jsonl", "parquet")) -> str:
-    """Return the table format by the file's extension: ``csv``, ``jsonl`` or ``parquet``. Raise :class:`ConfigError` for other
-    extensions.
-    """
+    """Return the table format by the file's extension. Raise :class:`ConfigError` if it is not among ``allowed``."""
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind not in allowed or (kind in ("parquet", "json") and path.suffix == ".gz"):
         raise ConfigError(f"{path}: unknown table format: the file name must end in .{', .'.join(allowed)} or .csv.gz")

@@ -71,7 +71,7 @@ class BoundGuard:
         return self._own(permit, upper_usd)
 
     async def aauthorize(self, upper_usd: float) -> BoundPermit:
-        """Like :meth:`authorize`, without blocking the event loop while the guard waits."""
+        """Reserve ``upper_usd`` dollars as :meth:`authorize` does, without blocking the event loop while the guard waits."""
         permit: CallPermit | None = None
         if self._guard is not None:
             with self._surviving("guard.authorize", may_refuse=True):
@@ -94,8 +94,8 @@ class BoundGuard:
     def _own(self, permit: CallPermit | None, upper_usd: float) -> BoundPermit:
         """Count a call in this object's own account, and return its permit.
 
-        ``permit`` is the guard's permit. If it is None, because there is no guard or the guard has failed, the call must fit
-        into the account's limit.
+        ``permit`` is the guard's permit, None without a guard, or after its failure. With None, raise :class:`CallRefused` if
+        the call does not fit into the account's limit.
         """
         with self._lock:
             if permit is None:

@@ -13,7 +13,8 @@ NOT_MADE = Usage(model="", cost_usd=0.0, latency_s=0.0)
 
 
 async def aauthorized(guard: CallGuard, upper_usd: float) -> CallPermit:
-    """Authorize by ``guard``, without blocking the event loop if the guard supports it.
+    """Reserve ``upper_usd`` dollars, the maximum cost of a call, with ``guard``, and return the permit. Does not block the
+    event loop if the guard supports that.
 
     Raises:
         CallRefused: the guard does not allow the call, so the call must not be made.
@@ -74,7 +75,7 @@ class GuardPair:
                 return PairPermit(first, second)
 
     async def aauthorize(self, upper_usd: float) -> PairPermit:
-        """Like :meth:`authorize`, without blocking the event loop."""
+        """Reserve ``upper_usd`` dollars as :meth:`authorize` does, without blocking the event loop."""
         first = await aauthorized(self._account, upper_usd)
         with _undoing(first):
             second = await aauthorized(self._guard, upper_usd)
@@ -84,7 +85,7 @@ class GuardPair:
 
 @contextmanager
 def _undoing(permit: CallPermit) -> Iterator[None]:
-    """Cancel the account's reservation if the block fails, because the call is then not made."""
+    """Cancel the reservation of ``permit``, the account's permit, if the block fails, because the call is then not made."""
     try:
         yield
     except BaseException:

@@ -81,8 +81,8 @@ class SpendControl:
             self._counted[2] += usd
 
     def take_counted(self) -> tuple[float, float, float]:
-        """Return the number of requests, the planned dollars and the spent dollars counted since the last call of this
-        method.
+        """Return the number of requests, their planned dollars, and the spent dollars, each counted since the last call of
+        this method.
         """
         with self._lock:
             requests, planned_usd, spent_usd = self._counted

@@ -39,7 +39,7 @@ def as_today(
 
     Raises:
         WorkflowError: Only one of ``score`` and ``labels`` is given.
-        ConfigError: See :class:`~vinelm.replay.Sameness`.
+        ConfigError: ``same`` names no function, the database is missing, or ``audit`` is not in [0, 1].
 
     Examples:
         >>> from vinelm import as_today

@@ -80,7 +80,7 @@ class AsIs:
 
     @classmethod
     def of(cls, prompt: Mapping[str, Any], entry: Model) -> AsIs:
-        """Return the call of a recorded prompt for a model.
+        """Return the call that sends a recorded prompt to the model of the catalog entry ``entry``.
 
         Raises:
             ConfigError: No chat model accepts the prompt (code :data:`~vinelm.errors.UNSUPPORTED_CALL`).
@@ -204,7 +204,9 @@ class CallerMaker:
     seed: int
 
     def __call__(self, rate_limiters: Mapping[str, RateLimiter]) -> NodeCaller:
-        """Return the caller; raise :class:`ConfigError` if the node lacks a key."""
+        """Return the caller, whose calls keep within these limits by model; raise :class:`ConfigError` if the node lacks a
+        key.
+        """
         take_variables(self.folder, json.dumps(self.catalog))
         catalog = Catalog.from_dict(self.catalog)
         require_keys(catalog.entries)
@@ -351,7 +353,7 @@ class Asker:
         return sorted(inner(self._catalog[model]).refused) if inner is not None else []
 
     def is_known(self, unit: ReplayUnit, name: str) -> bool:
-        """Return whether the model's answer or failure is stored, so that no call is needed."""
+        """Return whether the answer or failure ``name`` (a model, or a judge's verdict) is known, so that no call is needed."""
         return (unit.unit_id, name) in self._kept.answers or (unit.unit_id, name) in self._missed
 
     def failure(self, unit: ReplayUnit, model: str) -> str | None:
@@ -367,7 +369,9 @@ class Asker:
         return Counter(reason for unit in asked if (reason := self.failure(unit, model)) is not None)
 
     def compare(self, unit: ReplayUnit, judge: str, other: Message) -> list[tuple[ReplayUnit, str]]:
-        """Return the calls for :meth:`ask` in which a judge compares an answer with the recorded answer, in both orders."""
+        """Return the calls, for :meth:`ask`, in which a judge compares the answer ``other`` with the recorded answer, in both
+        orders. Verdicts that are known already are left out.
+        """
         found = []
         for order in ORDERS:
             name = verdict_name(judge, other, order)
@@ -465,7 +469,9 @@ class Asker:
         return ReplayedCall(unit.unit_id, unit.step, unit.request, name, model, prompt)
 
     def _served(self, unit: ReplayUnit, name: str) -> bool:
-        """Make one call and store its result; return False if the budget refused the call."""
+        """Make the call whose answer is stored as ``name`` (a model, or a judge's verdict); return False if the budget refused
+        it.
+        """
         call = self._call_of(unit, name)
         self._calls.pop((unit.unit_id, name), None)
         if self._gate is not None and call.model in self._gate.models:
@@ -511,9 +517,10 @@ class Asker:
         return answer
 
     def _bought(self, call: ReplayedCall, gate: BatchGate, keep: Callable[[int, Answer], None]) -> Answer | None:
-        """Make a call in a batch, or fetch its answer if an earlier run has bought it.
+        """Make a call in a batch of ``gate``, the queue for batches, or fetch its answer if an earlier run has bought it.
 
-        Return the answer or failure, after ``keep`` has stored it; None if the budget refused the call.
+        Return the answer or failure, after ``keep`` has stored it with the number of the call's ledger entry; None if the
+        budget refused the call.
         """
         records, cell = self._records, (key_of(call.unit_id, call.name), ())
 

@@ -97,7 +97,7 @@ class Seconds:
         self._buckets[bucket] = self._buckets.get(bucket, 0) + times
 
     def quantile(self, share: float) -> float | None:
-        """Return the duration at this quantile; None without durations."""
+        """Return the seconds that a fraction ``share`` of all durations does not exceed; None without durations."""
         left = share * math.fsum(self._buckets.values())
         for bucket in sorted(self._buckets):
             left -= self._buckets[bucket]
@@ -111,7 +111,7 @@ class StepBill:
     """The total costs, calls, tokens and durations of one step.
 
     Attributes:
-        key: See :class:`~vinelm.replay.steps.CallStep`.
+        key: The step's identifier, see :class:`~vinelm.replay.steps.CallStep`.
         title: The step's name, or the first words of its system prompt.
         is_named: Whether the trace names it.
         calls: Number of model calls, including failed calls.

@@ -27,8 +27,9 @@ def whole(units: Sequence[ReplayUnit], count: int) -> int:
 
 
 def largest(units: Sequence[ReplayUnit]) -> int:
-    """Return the smallest maximum size of a conversation that keeps nearly all sampled calls, at most
-    :data:`MOST_TOGETHER`.
+    """Return the smallest limit on the sampled calls per conversation under which 95 % of all these calls remain.
+
+    The limit is at most :data:`MOST_TOGETHER`.
     """
     sizes = Counter(unit.cluster for unit in units).values()
     kept = (most for most in range(1, MOST_TOGETHER) if sum(min(size, most) for size in sizes) >= LEAST_KEPT * len(units))
@@ -53,7 +54,7 @@ def prompts_of(cluster: str) -> str:
 
 
 def began(unit: ReplayUnit) -> int:
-    """Return the number of the first sampled call in the conversation of ``unit``, which a stream's cluster names contain."""
+    """Return the number of the first sampled call in a stream's conversation, from the name of the cluster of ``unit``."""
     return int(unit.cluster.partition(" ")[2])
 
 
@@ -78,7 +79,7 @@ class Conversations:
         """The number of the last unit that was added."""
 
     def add(self, unit: ReplayUnit, prompt: Callable[[], Mapping[str, Any]]) -> ReplayUnit:
-        """Add the next sampled call of the stream; return it with its conversation as its cluster: ``digest
+        """Add the next sampled call of the stream; return the call, whose cluster now names its conversation: ``digest
         number-of-the-first-unit``.
 
         ``prompt`` returns the prompt of the call, and is only called if needed.

@@ -23,7 +23,7 @@ Reply with one JSON object and nothing else: {"better": "first"}, {"better": "se
 
 
 def verdict_name(judge: str, other: Message, order: int) -> str:
-    """Return the name under which the store keeps a judge's verdict on an answer in one of the :data:`ORDERS`."""
+    """Return the name under which the store keeps a judge's verdict on the answer ``other`` in one of the :data:`ORDERS`."""
     digest = blake2b(json.dumps(other, sort_keys=True).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     return f"{judge} on {digest}, {order}"
 
@@ -42,7 +42,7 @@ def comparison(prompt: Mapping[str, Any], today: Message, other: Message, order:
 
 
 def verdict_of(replies: Mapping[int, Message | None]) -> float:
-    """Return a judge's verdict from its replies in both orders: 1 if the answer is better than the recorded one, -1 if worse.
+    """Return a judge's verdict from its replies, by order: 1 if the answer is better than the recorded one, -1 if worse.
 
     The verdict is 0 if the judge prefers the same position in both orders, or if a reply is not a verdict.
     """

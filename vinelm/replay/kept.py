@@ -48,7 +48,7 @@ _WHOLE = 2.0**128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayUnit:
-    """One sampled call of a request in a step. The units of a step have a fixed random order.
+    """One sampled call of a request in a step. The sampled calls of a step have a fixed random order.
 
     Attributes:
         step, title: The step's key and name, see :class:`~vinelm.replay.steps.CallStep`.
@@ -91,8 +91,8 @@ class _Sampled(NamedTuple):
 
 
 class Weighing(NamedTuple):
-    """The weighting of a step's requests: how many were sampled and used, and for how many the weight was ``cut`` to
-    the maximum.
+    """How a step's requests were weighted: how many were sampled, how many of these are used, and how many weights were
+    ``cut`` to the maximum.
     """
 
     sampled: int
@@ -172,7 +172,7 @@ class Sample:
         return number_of(f"{self._seed}\0{request}{more}") / _WHOLE
 
     def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
-        """Return the used requests of a step, each with its place in a random order.
+        """Return the used requests of a step, each after a number that gives its place in a random order.
 
         A request was kept with probability min(1, calls it represents x smallest place left out). A second draw
         corrects the frequencies of requests for this, for days that should count the same, and for the largest weight.
@@ -196,7 +196,7 @@ class Sample:
         return used
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows of the units, step by step in a random order that keeps clusters together."""
+        """Yield the rows of the sampled calls, step by step, in a random order that keeps dependent requests together."""
         number = 0
         for used in self._used.values():
             link([one.row for _, one in used])
@@ -231,7 +231,9 @@ class Links:
         self._seen[cluster] += 1
 
     def cluster_of(self, cluster: str, text: str) -> str:
-        """Return the cluster of a counted request: the cluster of the prompt that it continues, or else ``cluster``."""
+        """Return the cluster of a counted request with the prompt ``text`` (JSON): that of the prompt that it continues, else
+        ``cluster``.
+        """
         if cluster != _digest(text):  # it names its conversation
             return cluster
         prompt = json.loads(text) if '"assistant"' in text else {"messages": []}
@@ -242,13 +244,15 @@ class Links:
         return self._clusters[cluster]
 
     def next(self, cluster: str, prompt: Mapping[str, Any]) -> str:
-        """Count the next request of a stream (its own cluster and its prompt), and return the cluster that it belongs to."""
+        """Count the next request of a stream, and return the cluster of the prompt that it continues, or else its own
+        ``cluster``.
+        """
         self.count(cluster)
         return self.cluster_of(cluster, _json(prompt))
 
 
 def link(rows: Iterable[dict[str, Any]]) -> None:
-    """Put prompts that continue another prompt into its cluster, unless they name a conversation."""
+    """Set the cluster of each row, in place, to that of the prompt that it continues, unless the row names a conversation."""
     texts, links = [(zlib.decompress(row["prompt"]).decode(), row) for row in rows], Links()
     for _, row in texts:
         links.count(row["cluster"])
@@ -257,7 +261,7 @@ def link(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def row_of(call: LoggedCall, step: CallStep, usd: float) -> dict[str, Any]:
-    """Return a call as a row of the store, without the number and weight of its unit."""
+    """Return a call that costs ``usd`` dollars as a row of the store, without the number and weight of its sampled call."""
     prompt = {
         "messages": list(call.messages), "tools": list(call.tools), "response_format": call.response_format,
         "settings": dict(call.settings),
@@ -293,7 +297,7 @@ class Kept:
         store: The store, for the ledger.
         rows: The questions and labels.
         units: The units by number, in order.
-        answers: By (unit, model): cost and latency, the failure, and the answer as JSON.
+        answers: By (number of the sampled call, model): cost and latency, the failure, and the answer as JSON.
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -305,7 +309,7 @@ class Kept:
             self.load()
 
     def load(self) -> None:
-        """Read the stored units and answers."""
+        """Read the stored sampled calls and answers."""
         self.load_units()
         for row in self.rows.compared():  # from a profile: an answer is named by its digest
             key = key_of(row["unit_id"], row["model"])
@@ -316,7 +320,7 @@ class Kept:
                 self.note(answer)
 
     def load_units(self) -> None:
-        """Read the units added since the last read."""
+        """Read the sampled calls added since the last read."""
         for row in self.rows.units(max(self.units, default=0)):
             self.units[row["unit_id"]] = ReplayUnit(**{**row, "answer": json.loads(row["answer"])})
 
@@ -330,7 +334,9 @@ class Kept:
         self._answers.add(entry, answer)
 
     def prompt(self, unit: ReplayUnit) -> dict[str, Any]:
-        """Return the recorded prompt of a unit: ``messages``, ``tools``, ``response_format``, ``settings``."""
+        """Return the recorded prompt of a sampled call, with the keys ``messages``, ``tools``, ``response_format``,
+        ``settings``.
+        """
         packed = self._prompts.get(unit.unit_id)
         if packed is None:  # units are used in order: the next ones come along
             read = self._prompts = self.rows.prompts(unit.unit_id, PROMPTS_AT_ONCE)
@@ -344,7 +350,7 @@ class Kept:
         return None if found is None or found.answer is None else _message(found.answer)[0]
 
     def served(self, unit: ReplayUnit, model: str) -> tuple[float, float | None]:
-        """Return a call's cost and latency in service; (0, 0) if the model was not asked.
+        """Return a call's cost in dollars and its seconds in service (None if unknown); (0, 0) if the model was not asked.
 
         A call in a batch counts at the ordinary price, and its latency is unknown.
         """
@@ -355,7 +361,7 @@ class Kept:
         return (found.list_usd, found.latency_s) if usd is None else (usd, None)
 
     def of_step(self, step: str) -> list[ReplayUnit]:
-        """Return the units of a step, in their random order."""
+        """Return the sampled calls of a step, in their random order."""
         return [unit for unit in self.units.values() if unit.step == step]
 
 

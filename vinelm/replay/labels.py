@@ -40,7 +40,7 @@ class LabelQuestion:
 
 
 def next_questions(store: Kept, n: int, who: str = "", *, now_s: float | None = None) -> list[LabelQuestion]:
-    """Return the next questions that the proof needs, and reserve them for a person for five minutes.
+    """Return the next questions that the proof needs, and reserve them for this person for five minutes.
 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.

@@ -100,8 +100,8 @@ class PlanAnswer:
 def all_plans(models: Sequence[str], *, with_check: bool) -> Iterator[AnswerPlan]:
     """Yield the plans over these models, which are in order of rising cost and are asked in this order.
 
-    The plans are each model alone, each pair that must agree, and each triple of which two must agree; with ``with_check`` also
-    each model, and each pair, whose answers the application's check must pass.
+    The plans are each model alone, each pair that must agree, and each triple of which two must agree. With ``with_check``
+    there are also plans of one or two models whose first answer that passes the application's check is used.
     """
     kinds: list[tuple[Kind, int]] = [("alone", 1), ("agree", 2), ("two of three", 3)]
     if with_check:
@@ -133,7 +133,7 @@ class Follower:
         Args:
             plan: The plan.
             unit: The sampled call.
-            failed: Whether a model without an answer was asked, and failed.
+            failed: Returns whether this model, which has no answer to the call, was asked and failed.
         """
         asked: dict[str, bool] = {}
         while True:
@@ -206,13 +206,13 @@ class PlanComparison:
     today_s: float | None
 
     def is_slower(self, than: float | None) -> bool:
-        """Return whether the plan's mean latency is above ``than`` times today's; False without ``than``, or if a latency is
+        """Return whether the plan's mean latency is above ``than`` times today's; False if ``than`` is None or a latency is
         unknown.
         """
         return bool(than and self.latency_s and self.today_s and self.latency_s > than * self.today_s)
 
     def facts(self, name: str) -> PlanFacts:
-        """Return the facts about the plan from which candidates for the proof are chosen."""
+        """Return the facts about the plan called ``name`` by which it is chosen, or not, as a candidate for the proof."""
         return PlanFacts(name=name, saved=min(self.saved, _ALL), differing=self.differing, seen=self.seen)
 
 

@@ -82,18 +82,18 @@ class StepRun:
         bill: The step's costs and calls.
         units: The sampled calls, in their random order.
         month_usd: The step's cost in dollars per month; None if the trace is too short.
-        models: Cheaper models, cheapest first; ``dropped``: why a model is no longer asked.
+        models: Cheaper models, cheapest first; ``dropped``: why a model is not asked any more, by model.
         audit: Share of equal answers about which people are asked as well.
-        plans, candidates: The plans by name, and those that are tested for a proof.
+        plans, candidates: The plans by name, and the plans that are tested for a proof.
         race: The test; None before it begins.
-        choosing: Number of first units that choose the plans; the others are for the proof. No conversation has both.
-        together: The maximum number of units used of one conversation, or of one prompt.
+        choosing: Number of first sampled calls that choose the plans; the others are for the proof. No conversation has both.
+        together: The maximum number of sampled calls used of one conversation, or of one prompt.
         uncut: Number of sampled calls before conversations were cut to ``together``.
-        done: By model: the number of choosing units on which the model was asked.
+        done: By model: on how many of the first ``choosing`` sampled calls the model was asked.
         labels: The step's part of the labels; ``is_behind``: a proof would need labels that other steps get.
         forecast: The number of labels expected, before the first label, to exclude ``max_loss`` in half of all cases,
             and in 80 % of them.
-        open: Questions for people: a unit, and the model whose answer to compare with the recorded one.
+        open: Questions for people: a sampled call, and the model whose answer to compare with the recorded one.
         is_stream: Whether sampled calls still arrive, in a given order.
         is_short: Whether too few sampled calls of a stream have arrived to choose plans.
         least_saved: The share of the step's cost that a plan must save to be tested.
@@ -130,7 +130,7 @@ class StepRun:
         self.units = cut(self.units, self.together)
 
     def _wanted(self) -> int:
-        """Return the number of units that choose the plans, before the last unit's conversation is completed."""
+        """Return the number of sampled calls that should choose the plans, before the last call's conversation is completed."""
         if not self.is_stream:
             return min(CHOOSING, len(self.units) // 3)
         seen, count = Counter[str](), 0
@@ -144,12 +144,12 @@ class StepRun:
 
     @property
     def choosing(self) -> int:
-        """Number of first units that choose the plans."""
+        """Number of first sampled calls that choose the plans."""
         return max((size for size in ROUNDS if size <= self._chosen), default=0) if self.is_short else self._chosen
 
     def begun(self, **settings: Any) -> Race:
-        """Begin the test of the candidates on the units for the proof, and return it; ``settings`` are further arguments of
-        :class:`Race`.
+        """Begin the test of the candidates on the sampled calls for the proof, and return the test; ``settings`` are further
+        arguments of :class:`Race`.
 
         The test counts a conversation once, with its number of requests as the weight.
         """
@@ -208,10 +208,10 @@ def replay(
     """Find, for each step of recorded calls, a cheaper plan that provably answers as well, with labels only where answers
     differ.
 
-    Calls the models, so it spends money unless they are simulated, and sends them recorded prompts. Every call's upper bound is
-    durable before the call: after a crash the same line continues, and pays for nothing twice. If the proof waits for people,
-    it ends with the questions in the store (:func:`~vinelm.replay.labels.next_questions`); after some answers the same line
-    continues.
+    Calls the models, so it spends money unless they are simulated, and sends them recorded prompts. Each call's maximum cost
+    is stored before the call, so after a crash the same call of this function continues, and pays for nothing twice. If the
+    proof waits for people, the function returns with the questions in the store
+    (:func:`~vinelm.replay.labels.next_questions`); after some answers the same call continues.
 
     Args:
         calls: The recorded calls; read once, in bounded memory.
@@ -254,10 +254,10 @@ def replay(
         The verdicts.
 
     Raises:
-        ConfigError: An argument is wrong, or the store is that of another trace, of other models or options.
+        ConfigError: An argument is wrong, or the store was made for another trace, other models or other options.
         StoreError: The store cannot be used, or another process holds it.
-        WorkerDied: No node of the cluster is left. The same line continues.
-        VineLMError: A batch has not ended in time (code ``batches-left``): the same line continues to wait.
+        WorkerDied: No node of the cluster is left. The same call continues.
+        VineLMError: A batch has not ended in time (code ``batches-left``). The same call continues to wait.
     """
     cluster = RayCluster.of(engine, ship=ship)
     own = Catalog.of(models)
@@ -341,7 +341,8 @@ class ReplayRun:
         same, follower: Compares answers, and finds the answers of plans.
         with_check: Whether plans may use the application's check.
         asked: The catalog entries that may be asked.
-        days, weighed, weights: The sample's calls by day and its weighting, by step, and how requests are weighted.
+        days, weighed, weights: By step, the number of calls on each day and the weighting of requests; and the name of the
+            rule for weights.
         choosing_share: Share of the budget that may be spent before the plans are chosen.
         alpha: The error probability of all attempts together.
         lines: The lines printed so far.
@@ -443,7 +444,8 @@ class ReplayRun:
     def study(
         self, bill: StepBill, month_usd: float | None, units: list[ReplayUnit] | None = None, *, is_stream: bool = False
     ) -> StepRun:
-        """Return a step with its sampled calls (all, or ``units``), the models worth asking about them, and their plans.
+        """Return a step with its sampled calls (``units``, or all stored ones), the models worth asking, and the plans over
+        these models.
 
         ``bill`` has the step's costs, ``month_usd`` the dollars per month, None if unknown; ``is_stream``: see
         :class:`StepRun`.
@@ -466,7 +468,7 @@ class ReplayRun:
 
     @staticmethod
     def _is_today(entry: Model, bill: StepBill) -> bool:
-        """Return whether an entry is the model that answered most of the calls."""
+        """Return whether an entry is the model that answered most of the step's calls."""
         return is_entry_of(entry, bill.models.most_common(1)[0][0])
 
     def _own(self, step: StepRun) -> str | None:
@@ -494,7 +496,7 @@ class ReplayRun:
         return f"{model} ({entry.api_base or langsmith_names(entry)[0]})"
 
     def explore(self, steps: Sequence[StepRun]) -> None:
-        """Ask each step's models about its first units, more for larger savings, until the budget for choosing is spent."""
+        """Ask each step's models about its first sampled calls, expensive steps first, within the budget for choosing."""
         for step in steps:
             step.done = dict.fromkeys(step.models, 0)
         while True:
@@ -520,8 +522,8 @@ class ReplayRun:
                     step.dropped[model] = reason
 
     def _worth(self, step: StepRun, model: str) -> float:
-        """Return the priority of asking a model about more requests: the step's cost divided by the number of requests
-        asked so far.
+        """Return the priority of asking a model about more requests: the higher, the more the step costs and the fewer
+        requests the model was asked about.
         """
         return step.usd / (step.done[model] + ROUNDS[0])
 
@@ -541,7 +543,9 @@ class ReplayRun:
         return None
 
     def followed(self, plan: AnswerPlan, units: Iterable[ReplayUnit]) -> list[tuple[ReplayUnit, PlanAnswer]]:
-        """Return a plan's answers to the first units, up to the first unit for which a model was not asked."""
+        """Return (sampled call, the plan's answer) for the first of these calls, up to the first for which a model was not
+        asked.
+        """
         found = []
         for unit in units:
             one = self._follow(plan, unit)
@@ -579,7 +583,9 @@ class ReplayRun:
         return choose_candidates(facts, margin=self.max_loss, labels=labels, least_saved=step.least_saved)
 
     def _noted(self, step: StepRun) -> dict[str, Any]:
-        """Return the part of the choice to store, so that later runs test the same candidates with any number of labels."""
+        """Return the candidates, the labels and the dropped models of a step, to be stored so that later runs test the same
+        plans.
+        """
         chosen = [[one.name, one.saved, one.differing] for one in step.candidates]
         return {"candidates": chosen, "labels": step.labels, "dropped": step.dropped}
 
@@ -599,9 +605,9 @@ class ReplayRun:
             self.asker.ask([one for _, more in wanted for one in more])
 
     def race(self, step: StepRun, attempt: int) -> _Asking[None]:
-        """Test the candidates on the units that did not choose them, until the test ends or waits for people.
+        """Test the candidates on the sampled calls that did not choose them, until the test ends or waits for people.
 
-        Yields the calls that it needs; ``attempt`` is the number of the attempt.
+        Yields the model calls that the test needs; ``attempt`` is the number of the attempt.
         """
         units = step.units[step.choosing :]
         step.race = race = step.begun(
@@ -639,7 +645,7 @@ class ReplayRun:
         step.open = []
 
     def _ahead(self, step: StepRun) -> int:
-        """Return the number of moves to make at a time; with batches, the maximum that the proof may need."""
+        """Return the number of moves of the test to make at a time; with batches, as many as the proof may need."""
         if self.asker.is_batched and step.race is not None:
             needed = min(one.needed[self.max_loss] for one in step.race.standings())
             requests = (needed + 1.0) / min(one.differing for one in step.candidates)
@@ -647,7 +653,9 @@ class ReplayRun:
         return AHEAD + 2 * self.workers
 
     def _tell(self, step: StepRun, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
-        """Report a question's label to the race; without a label, return the question: unit and model to compare."""
+        """Report the label of the question ``move`` to the test, and return None; without a label, return the sampled call and
+        the model to compare.
+        """
         followed, race = self._follow(step.plans[move.candidate], unit), step.race
         assert isinstance(followed, PlanAnswer)
         assert race is not None
@@ -713,7 +721,9 @@ class ReplayRun:
         return has_told
 
     def _needed(self, step: StepRun, ask: Ask, unit: ReplayUnit, model: str) -> list[tuple[ReplayUnit, str]]:
-        """Return the model that a plan asks next; in batches also the models that it may ask later."""
+        """Return (sampled call, model) for ``model``, which a plan asks next; in batches, for all models of a plan that
+        compares answers.
+        """
         plan = step.plans[ask.candidate]
         models = plan.models if self.asker.is_batched and plan.kind == "agree" else (model,)
         return [(unit, one) for one in models]
@@ -857,7 +867,7 @@ class ReplayRun:
     def _without(self, step: StepRun, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         """Return the advice, the reason and further fields of :class:`StepResult` for a step in which no plan was tested.
 
-        ``table`` has the plans that were compared: name and :class:`PlanComparison`.
+        ``table`` has the name and the :class:`PlanComparison` of each plan that was compared.
         """
         if len(step.units) < LEAST_ROWS:
             why = f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed"
@@ -947,7 +957,9 @@ class ReplayRun:
         )
 
     def _of_judge(self, step: StepRun, at: Standing) -> str:
-        """Return a line on the judge in a step: its number of verdicts, and how much of the labels' variance these explain."""
+        """Return a line on the judge in a step: its number of verdicts and, given the test's state ``at``, the share of the
+        labels' variance that they explain.
+        """
         units, begins = {unit.unit_id for unit in step.units}, f"{self.judge} on "
         said = [answer for (unit, name), answer in self.kept.answers.items() if unit in units and name.startswith(begins)]
         failed = Counter(answer.detail or str(answer.failure) for answer in said if answer.answer is None)

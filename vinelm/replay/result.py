@@ -23,7 +23,7 @@ class StepResult:
 
     Attributes:
         step: The step.
-        advice: See :class:`~vinelm.trie.verdict.Verdict`.
+        advice: ``switch``, ``keep``, ``undecided`` or ``not enough data``; see :class:`~vinelm.trie.verdict.Verdict`.
         today: The model that answered most of the step's recorded calls.
         plan: The advised plan; None without advice to switch. ``kind``: its type, see
             :class:`~vinelm.replay.plans.AnswerPlan`; None if no plan raced.
@@ -33,8 +33,8 @@ class StepResult:
         differing, seen: Number of sampled requests in which the plan's answer differs from the recorded answer, and
             number of compared requests.
         latency_s, today_s: Mean seconds of the plan, one call after the other, and of today's calls; None if unknown.
-        noise: (differing, asked): how many repeated answers of today's model differ from the recorded answers, and how
-            many were asked for; None if none were.
+        noise: (differing, asked): how many repeated answers of today's model differ from the recorded answers, and how many
+            answers were requested; None if no answer was.
         labels: Number of questions that people have answered; ``skipped``: how many of these were skipped.
         waiting: Number of questions that wait for an answer now.
         proven: The smallest loss that is excluded (95 %, at any look), a fraction; None if no loss is excluded.
@@ -45,11 +45,11 @@ class StepResult:
         audit: Share of equal answers about which people are asked as well.
         judge: The model that compared answers; ``judge_r2``: the share of the labels' variance that it explains;
             ``judge_used``: whether it saves labels. None and False without a judge.
-        how: How answers are compared.
+        how: How answers are compared, in a few words.
         why: The reason, in a sentence, if no plan is advised or the verdict is open.
         notes: Lines on models that failed or were dropped, and on what was left out.
         paste: The lines to paste for the switch.
-        table: Plans that were compared: name, saved, differing, seen.
+        table: For each compared plan: its name, and ``saved``, ``differing`` and ``seen`` as above.
         texts: Examples of answers that differ; empty unless asked for.
         plan_file: For a switch to one model, if today's can be asked, too: the trie for a canary
             (:func:`~vinelm.replay.plan_file.plan_file_of`). Not in :meth:`to_dict`.
@@ -215,7 +215,9 @@ def file_name(step: str) -> str:
 
 
 def lines_to_paste(plan: AnswerPlan, step: str, today: str, catalog: Catalog) -> str:
-    """Return the lines that serve a plan: in the application, or in a proxy's file."""
+    """Return the lines that serve a plan instead of ``today``, today's model as the trace names it: in the application, or in
+    a proxy's file.
+    """
     named = [langsmith_names(catalog[model]) for model in plan.models]
     if plan.kind == "alone":
         provider, model = named[0]

@@ -110,7 +110,7 @@ class Sameness:
         return AUDIT if is_loose else 0.0
 
     def how(self, recorded: Sequence[Message]) -> str:
-        """Return a few words on how the answers of a step are compared."""
+        """Return a few words on how the answers of a step are compared, given its recorded answers."""
         by = "by the given function" if self._text is not None else "exactly"
         sql = "by executing it" if self._database is not None else "by its tree" if find_spec("sqlglot") else "by its words"
         words = {

@@ -27,7 +27,7 @@ MOST_TRACED = 2000
 
 
 def is_entry_of(entry: Model, recorded: str) -> bool:
-    """Return whether a catalog entry is the model named in a trace; dated names match."""
+    """Return whether a catalog entry is the model ``recorded`` in a trace, whose name may have a date in addition."""
     named, own = recorded.rpartition("/")[2], entry.model_id.rpartition(":")[2].rpartition("/")[2]
     return named in (entry.name, own) or (named.startswith(f"{own}-") and named[len(own) + 1 :].replace("-", "").isdigit())
 
@@ -56,10 +56,11 @@ class Traces:
         requests: int = MOST_TRACED,
         seed: int = 0,
     ) -> Traces:
-        """Read the calls in one pass. If there are more than ``requests`` requests, a seeded random sample is kept.
+        """Read the calls of traces in one pass. If there are more than ``requests`` requests, a seeded random sample is kept.
+        The other arguments are those of :func:`~vinelm.replay.read_calls`.
 
         Raises:
-            ConfigError: See :func:`~vinelm.replay.read_calls`.
+            ConfigError: A path does not exist, a file or all of the traces hold no call, or ``redact`` fails.
         """
         found, drawn = cls(), list[tuple[int, str]]()
 
@@ -106,7 +107,7 @@ class Traces:
         """Write :meth:`rows` as JSON lines, to a file that only its owner can read.
 
         Raises:
-            ConfigError: There is another file of this name.
+            ConfigError: A file of this name with other content exists.
         """
         text = "".join(f"{json.dumps(row, ensure_ascii=False, default=str)}\n" for row in self.rows())
         if path.exists():

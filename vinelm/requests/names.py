@@ -14,8 +14,8 @@ RunLabel = str | Callable[[Mapping[str, Any]], Any]
 
 
 def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
-    """Return the label of a run, given its ``config["configurable"]``; empty if the run has no label or the application's
-    function fails.
+    """Return the name that ``label``, a key or a function, gives a run with this ``config["configurable"]``; empty if the run
+    has no such name or the function fails.
     """
     given = configurable or {}
     found: Any = given.get(label) if isinstance(label, str) else answered(lambda: label(given), None)

@@ -77,7 +77,7 @@ class RateLimiter(Protocol):
     def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AbstractAsyncContextManager[RatePermit]:
-        """Wait for admission in a coroutine; see :meth:`admit`."""
+        """Wait for admission as :meth:`admit` does, with the same arguments, in a coroutine."""
 
 
 CallsInText: TypeAlias = Callable[[str], Iterable[tuple[str, Mapping[str, Any]]]]

@@ -74,8 +74,8 @@ class Workflow:
         models: The catalog used if none is named, instead of simulated models: models whose answers are recorded.
         answer_interrupt: ``answer_interrupt(request, value)`` returns a person's answer to LangGraph's ``interrupt(value)``
             while profiling; the same arguments must give the same answer. None refuses such nodes.
-        replay: Run each unit from the start, with recorded answers for earlier calls, even if checkpoints could be forked.
-            Needed if one node calls its model repeatedly.
+        replay: Run a request from its start for each path, with recorded answers for earlier calls, even if checkpoints could
+            be forked. Needed if one node calls its model repeatedly.
         unrepeatable: Names of nodes and tools that must not run again when a request is replayed.
         signal: What is known about a call's answer without the label, for planning; see
             :class:`~vinelm.signals.Signals`.

@@ -71,7 +71,7 @@ class NodeWorkerMaker:
         dataset: The path of the requests; None takes the requests of the workflow.
         columns: Columns of the data set.
         digest: Digest of the application's data set.
-        parts: Digests of the parts of the workflow, to detect a node with another version.
+        parts: Digests of the parts of the workflow, by name, to detect a node with a different version.
         trie: The file of the trie.
         catalog: The models, as plain JSON.
         folder: The folder of the catalog's file, whose ``.env`` names keys; None without one.
@@ -91,7 +91,7 @@ class NodeWorkerMaker:
     seed: int
 
     def __call__(self, rate_limiters: Mapping[str, RateLimiter]) -> NodeWorker:
-        """Return the node's worker.
+        """Return the node's worker, whose calls keep within these rate limits, given by model.
 
         Raises:
             WorkflowError: The workflow does not load on the node, or differs from the workflow in this process.

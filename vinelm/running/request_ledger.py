@@ -93,7 +93,9 @@ class RequestLedger:
                 self._release()
 
     def paying(self, name: str, **batched: Any) -> Paying:
-        """Return the account of a request that is served in several runs; see :meth:`serve` and :class:`Paying`."""
+        """Return the account of the request ``name``, which is served in several runs, for :meth:`serve`; ``batched`` has
+        further arguments of :class:`Paying`.
+        """
         return Paying(self, name, is_batched=True, **batched)
 
     def serve(
@@ -179,7 +181,9 @@ class RequestLedger:
             raise
 
     def _reserved_ahead(self, paying: Paying) -> Reservation | None:
-        """Return a reservation for the next request; None if no request is left, or the budget is nearly used up."""
+        """Return a reservation for the next request, made when the request of ``paying`` ends. None if no request is left, the
+        ended request made no call or used batches, or the budget is nearly used up.
+        """
         self._usual_usd = usual_usd = max(paying.needed_usd, _FADING * self._usual_usd)
         if paying.is_batched or not paying.needed_usd or self._left() <= len(self._spare):
             return None
@@ -227,7 +231,9 @@ class RequestLedger:
         return True
 
     def give_back(self, paying: Paying, owed_usd: float) -> None:
-        """Lower an idle request's reservation to the dollars that it owes, durably, to make room for other requests."""
+        """Lower an idle request's reservation to ``owed_usd``, the dollars that it owes, durably, to make room for other
+        requests.
+        """
         if paying.reservation is not None and owed_usd < paying.reservation.upper_usd:
             self._commits.run(partial(self._ledger.lower, paying.reservation, owed_usd), is_one_statement=True)
             with self._changed:
@@ -240,7 +246,7 @@ class RequestLedger:
             return self._spare.pop() if self._spare else None
 
     def note_needed(self, paying: Paying, upper_usd: float) -> None:
-        """Record the maximum cost of a request's calls, which may be less than its reservation."""
+        """Record ``upper_usd``, the maximum cost of a request's calls in dollars, which may be less than its reservation."""
         with self._changed:
             self._needed_usd += max(upper_usd - paying.needed_usd, 0.0)
             paying.needed_usd = max(upper_usd, paying.needed_usd)
@@ -254,8 +260,8 @@ class RequestLedger:
             self._commits.run(partial(self._batches.keep, paying.reservation.entry))
 
     def _waits(self, ended: int) -> bool:
-        """Wait until more than ``ended`` requests have ended, and return True; return False if all other requests are waiting,
-        too.
+        """Wait until another request has ended after ``ended`` requests, and return True; return False if all other requests
+        wait, too.
         """
         with self._changed:
             self._waiting += 1

@@ -81,7 +81,7 @@ def final_state(
 def measured(policy: Policy) -> dict[str, Any]:
     """Return the cost in dollars, the seconds and the models of the request that a policy has served.
 
-    The keys are ``cost_usd``, ``latency_s`` and ``prefix``.
+    The keys are ``cost_usd``, ``latency_s`` and ``prefix``, the models of the request's calls in order.
     """
     return {
         "cost_usd": policy.spent_usd,

@@ -81,7 +81,7 @@ def chosen_models(choice: Iterable[str]) -> tuple[str, ...]:
 
 
 def bases_of(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the servers to which environment variables redirect calls, by provider prefix, each with its variable."""
+    """Return, by provider prefix, (URL, variable) of the server to which an environment variable redirects calls."""
     found: dict[str, tuple[str, str]] = {}
     for prefix, names in _BASE_VARIABLES.items():
         given = [(environment[name], name) for name in names if environment.get(name)]
@@ -95,7 +95,8 @@ def catalog_text(models: Iterable[str], bases: Mapping[str, tuple[str, str]] = M
 
     Args:
         models: The models.
-        bases: By provider prefix: the URL of the server that its calls go to, and the place where it is set.
+        bases: By provider prefix: (URL, variable) of the server to which calls are redirected, as :func:`bases_of` returns
+            them.
 
     Raises:
         ConfigError: A model has no known price, or there is no model.

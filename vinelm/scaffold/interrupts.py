@@ -81,7 +81,8 @@ def _answer(tree: ast.AST) -> str | None:
 
 
 def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str | None, list[Any]]:
-    """Return the values that the code compares the answer with, by key of the answer; the key None is the answer itself.
+    """Return the values that the code compares a person's answer with, by the key of the answer; the key None is the answer
+    itself.
 
     ``uses`` are the syntax nodes that read the answer, ``above`` has the parent of each syntax node.
     """

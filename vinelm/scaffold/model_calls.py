@@ -321,7 +321,9 @@ def _is_ours(maker: Any) -> bool:
 
 
 def value_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return the value of a module's name, or of an attribute; None if unknown. Runs no code of the application."""
+    """Return the value of a name or an attribute, looked up in ``names``, the module's values by name; None if unknown. Runs
+    no code of the application.
+    """
     if isinstance(expression, ast.Name):
         return names.get(expression.id)
     if not isinstance(expression, ast.Attribute):
@@ -332,7 +334,7 @@ def value_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
-    """Return the value of a constant, or of a name of the module."""
+    """Return the value of a constant, or of a name of the module (``names``); None for a name that is unknown."""
     return expression.value if isinstance(expression, ast.Constant) else value_of(expression, names)
 
 
@@ -375,16 +377,19 @@ def _is_text(expression: ast.expr, names: dict[str, Any]) -> bool:
 
 
 def _endpoint_of(call: ast.Call, source: _Source, names: dict[str, Any]) -> str | None:
-    """Return the argument that sends calls to another server, which has neither the provider's prices nor its keys.
+    """Return the source text of the argument that sends calls to another server, such as ``base_url=...``; None without one.
 
-    An address that is not in the source may be the provider's own, for example if an environment variable is empty.
+    Another server has neither the provider's prices nor its keys. An address that is not in the source does not count: it may
+    be the provider's own, for example if an environment variable is empty.
     """
     given = (one for one in call.keywords if one.arg in _ENDPOINTS and isinstance(_constant(one.value, names), str))
     return next((source.of(keyword) for keyword in given), None)
 
 
 def _model_of(made: ast.expr, names: dict[str, Any]) -> str | None:
-    """Return the model that a call names; or, if an argument takes a string instead of a model, the model that it names."""
+    """Return, as ``provider:model``, the model that a call or a string names; None if it names none, or its provider is
+    unknown.
+    """
     if not isinstance(made, ast.Call):
         text = _constant(made, names)
         return named_model(text, None) if isinstance(text, str) else None

@@ -59,7 +59,7 @@ class _Refusing(BaseCallbackHandler):
 
 
 def _here() -> str:
-    """Return the application's line that is being run, as `` (at app.py:7)``."""
+    """Return the application's line that is being run, as `` (at app.py:7)``; empty if none is."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         if is_user_code(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename):

@@ -66,7 +66,7 @@ def _builds(function: FunctionType) -> bool:
 
 
 def referred_to(function: FunctionType) -> Iterator[Any]:
-    """Yield the values of a function's names, from its closure and module."""
+    """Yield the values that a function's code refers to by name, from its closure and its module."""
     yield from closure_values(function)
     for name in function.__code__.co_names:
         if name in function.__globals__:
@@ -164,7 +164,9 @@ class Fields:
 
 
 def fields_read(functions: Iterable[Callable[..., Any]], key: str) -> Fields:
-    """Return the fields that functions read from a value: ``state["data"]["ticker"]``, also through a variable."""
+    """Return the fields that functions read from the value under ``key``, as in ``state["data"]["ticker"]``, also through a
+    variable.
+    """
     read, needed, written = dict[str, None](), dict[str, None](), set[str]()
     for tree in map(source_of, functions):
         names = {
@@ -185,7 +187,7 @@ def fields_read(functions: Iterable[Callable[..., Any]], key: str) -> Fields:
 
 
 def _item(node: ast.AST) -> tuple[ast.expr, str] | None:
-    """Return the owner and key read by ``owner["key"]`` or ``owner.get("key")``."""
+    """Return the owner and key read by ``owner["key"]`` or ``owner.get("key")``; None for any other node."""
     key: ast.expr | None = None
     owner: ast.expr | None = None
     if isinstance(node, ast.Subscript):

@@ -83,7 +83,7 @@ def refuse_existing(paths: Iterable[Path]) -> None:
 
 
 def suggested_models(application: AppGraph) -> tuple[str, ...]:
-    """Return the application's models and others of the same providers; empty if it names none."""
+    """Return the application's models, and other models of the same providers; empty if the application names no model."""
     used = application.models
     prefixes = {model.partition(":")[0] for model in used}
     others = [model for group in PROVIDER_MODELS.values() for model in group if model.partition(":")[0] in prefixes]

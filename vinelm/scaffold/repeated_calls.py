@@ -42,7 +42,7 @@ class _Count:
     """Counts the maximum number of model calls in one execution of a function; two stands for two or more.
 
     Args:
-        within: the functions that call it.
+        within: the functions whose calls are being counted further out; they count as 0 here, so that recursion ends.
     """
 
     def __init__(self, within: frozenset[Any]) -> None:

@@ -138,7 +138,7 @@ def label_of(dataset: RequestSet) -> str | None:
 
 
 def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Return pairs of key and column, and whether the names determine the pairs; ``is_known`` is whether there is a dataset."""
+    """Return pairs of key and column, and whether the names determine the pairs; ``is_known`` is whether a dataset is given."""
     same = tuple((key, key) for key in keys if key in columns)
     if same:
         return same, True
@@ -165,7 +165,9 @@ class _Inside:
 
 
 def _inside(fields: Mapping[str, Fields], columns: Sequence[str]) -> _Inside | None:
-    """Return the columns named like a field, or else columns whose name ends with a field's name."""
+    """Return the columns named like a field, or else columns whose name ends with a field's name; None if there are none.
+    ``fields`` has the fields of each key.
+    """
     for is_same in (True, False):
         found: dict[str, tuple[str, str]] = {}
         for key, held in fields.items():

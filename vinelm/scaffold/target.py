@@ -131,7 +131,7 @@ def root_of(spec: str | None, folder: Path) -> Path:
     """Return the folder from which the application of ``spec`` is imported. Imports nothing.
 
     Raises:
-        ConfigError: See :func:`find_target`.
+        ConfigError: ``langgraph.json`` is missing, or does not name one graph.
     """
     return _place(place_of(spec, folder).partition(":")[0], folder)[0]
 
@@ -190,7 +190,7 @@ def place_of(spec: str | None, folder: Path) -> str:
     """Return where the graph of ``spec`` is, as ``FILE.py:ATTR`` or ``MODULE:ATTR``; see :func:`find_target`.
 
     Raises:
-        ConfigError: There is no ``langgraph.json``, or it does not name one graph.
+        ConfigError: ``langgraph.json`` is missing, or does not name one graph.
     """
     place = spec or LANGGRAPH_FILE
     file, _, name = place.partition(":")

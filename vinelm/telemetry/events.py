@@ -204,7 +204,7 @@ def _listens(observer: Observer) -> bool:
 
 
 def _safely(observer: Observer, method: str, *what: Any) -> Any:
-    """Call the observer's method; ignore a missing method, and exceptions that do not end the program."""
+    """Call the observer's method with the arguments ``what`` and return its result; None if the method is missing or fails."""
     try:
         return getattr(observer, method)(*what)
     except (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError):

@@ -235,7 +235,8 @@ class OpenTelemetry:
                 self._first_chunks.record(usage.ttft_s, timed, context)
 
     def tool_ended(self, event: ToolEvent, ago_s: float) -> None:
-        """Record a span ``execute_tool NAME`` for a declared tool's call, marked if it was prefetched.
+        """Record a span ``execute_tool NAME`` for a declared tool's call that ended ``ago_s`` seconds ago, marked if it was
+        prefetched.
 
         The span has a digest of the arguments, never the arguments or the result.
         """

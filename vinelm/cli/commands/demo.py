@@ -220,7 +220,7 @@ def _print_tour(found: TourResult, lead: str, *, as_json: bool, is_opened: bool)
 
 
 def _is_opened(page: Path, opens: bool | None, *, as_json: bool) -> bool:
-    """Open the report if requested, or if a person is likely to look at it. Return whether it was opened."""
+    """Open the report if ``opens`` is true, or if it is None and a person is likely to look. Return whether it was opened."""
     from vinelm.io.browser import has_desktop, open_page
 
     wanted = stdout().is_terminal and has_desktop() and not as_json if opens is None else opens

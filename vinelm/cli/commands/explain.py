@@ -61,12 +61,14 @@ def explained(
     elapsed_s: float | None,
     loads: tuple[str, ...],
 ) -> None:
-    """Plan from one point of a request, and show every possible next step.
+    """Plan from one point of a request, and print every possible next step.
 
-    For each model that could run next, and for ending now, shows the best plan that starts with it, its estimates, and why it
-    was not chosen. If the graph branches, this is shown for each stage that may come next, or for ``arm`` only. If no path
-    meets the objective's limits, the limits are relaxed as in serving, and the output names them. If requests are split between
-    two plans so that their mean meets a limit, both plans are shown with their shares of the requests.
+    ``prefix`` has the models that have run so far, separated by commas; ``elapsed_s`` are the seconds used so far, None for
+    the expected seconds. ``loads`` has the additional seconds of engines, as ``ENGINE=SECONDS``. For each model that could run
+    next, and for ending now, shows the best plan that starts with it, its estimates, and why it was not chosen. If the graph
+    branches, this is shown for each stage that may come next, or for ``arm`` only. If no path meets the objective's limits,
+    the limits are relaxed as in serving, and the output names them. If requests are split between two plans so that their mean
+    meets a limit, both plans are shown with their shares of the requests.
     """
     from vinelm.api.planning import require_signals
     from vinelm.controller import Planner
@@ -144,7 +146,9 @@ def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
 
 
 def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, str]:
-    """Return the stage (None if there is only one stage) and the model that one element of a prefix names."""
+    """Return the stage (None if only one stage may come next) and the model that ``part``, an element of a prefix, names after
+    ``node``.
+    """
     trie = annotated.trie
     arms, (stage, found, model) = tuple(trie.arms(node)), part.rpartition("=")
     if len(arms) < 2 and (not found or part in trie.models):

@@ -146,7 +146,7 @@ class _Teller:
 
 def _try_policy(text: str, replay: Path, period_s: float, *, as_json: bool) -> int | None:
     """Run the policy on each recorded view, print the results, and return the exit code: 1 if any of its orders would be
-    refused, otherwise 0.
+    refused, otherwise None for success.
     """
     from vinelm.controller.fleet.built_in_policies import fleet_policy
     from vinelm.controller.fleet.loop.policy_runs import check_policy

@@ -219,7 +219,7 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
 
 
 def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
-    """Return a sentence on the cost and effect of an optional stage that the plan always skips."""
+    """Return a sentence on an optional stage that the plan always skips; ``worth`` has its cost and its effect on accuracy."""
     low, high, pairs = 100 * worth["low"], 100 * worth["high"], worth["pairs"]
     return (
         f"{stage} costs {usd(worth['cost_usd'])} a request and changes the accuracy of its answer by {low:+.1f} to {high:+.1f} "
@@ -228,7 +228,9 @@ def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
 
 
 def advice_lines(best: Decision) -> list[str]:
-    """Return the recommendation, and the models with too few results."""
+    """Return lines on models with too few results, other notes, the optional stages that the plan skips, and the
+    recommendation, if any.
+    """
     from vinelm.plans.recommendation import left_out, thin_models
 
     found, annotated = best.verdict, best.metrics.annotated

@@ -1,4 +1,4 @@
-"""``vinelm profile``: runs a sample of (request, path) cells and stores every result."""
+"""``vinelm profile``: runs a sample of requests on a sample of paths, and stores every result."""
 
 from __future__ import annotations
 

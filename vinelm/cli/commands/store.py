@@ -81,7 +81,9 @@ def info(*, store: Path, as_json: bool) -> None:
 
 
 def _shape(template: Template) -> dict[str, Any]:
-    """Return the stage of each step in order. If the template branches, return its stages and their possible order."""
+    """Return the key ``invocations``, the stage of each call in order; for a template that branches, the keys ``stages`` (all
+    stages) and ``template`` (the template as JSON types).
+    """
     if template.listed is not None:
         return {"invocations": [stage.name for stage in template.listed]}
     return {"stages": [stage.name for stage in template.stages], "template": template.to_dict()}

@@ -112,7 +112,7 @@ def record(
 def _recorded_inputs(app: str, how: dict[str, Any]) -> tuple[Inputs, VineLM | None]:
     """Return the inputs for recording (the workflow and its models), and the application's own :class:`~vinelm.VineLM`.
 
-    The latter is None if ``app`` is a workflow, or a graph whose module has no single VineLM. ``how`` has the command's
+    The VineLM is None if ``app`` is a workflow, or a graph whose module has no single VineLM. ``how`` has the command's
     options.
 
     Raises:

@@ -33,7 +33,7 @@ def show_trie(file: Path, *, as_json: bool) -> None:
     """Print the provenance of a trie, its number of results by depth, its models' prices, and its best paths.
 
     The best paths are the Pareto frontier of accuracy and cost, cheapest first. If the graph branches, they are contingent
-    plans, with a model for each way that a request may take, and a table shows how often each stage follows another.
+    plans, with a model for each route that a request may take, and a table shows how often each stage follows another.
     """
     from vinelm.vinefile import load_trie
 
@@ -67,10 +67,10 @@ def _everything(annotated: AnnotatedTrie, file: Path) -> dict[str, Any]:
 
 
 def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return for each depth and stage the number of paths (histories), the number of observed paths, the number of results, and
-    the range of accuracies.
+    """Return, for each depth and stage, the numbers of paths and of observed paths, the number of results, and accuracies.
 
-    ``accuracy_min`` and ``accuracy_max`` refer to answers at that depth. They are None if the workflow has no answer yet.
+    The keys are ``depth``, ``stage``, ``paths``, ``paths_observed``, ``observations``, ``accuracy_min`` and ``accuracy_max``.
+    The accuracies are of answers at that depth; they are None if the workflow has no answer yet.
     """
     trie, rows = annotated.trie, []
     for depth, level in enumerate(trie.levels[1:], start=1):

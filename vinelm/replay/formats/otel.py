@@ -164,7 +164,9 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _listed(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """Return the list of objects in numbered attributes such as ``llm.input_messages.0.message.role``."""
+    """Return the list of objects in numbered attributes that begin with ``prefix``, such as
+    ``llm.input_messages.0.message.role``.
+    """
     found: dict[str, Any] = {}
     for name, value in attributes.items():
         if name.startswith(prefix):

@@ -58,8 +58,8 @@ class BatchPairs:
     def rest(self, note: Callable[[str, str], None]) -> Iterator[tuple[str, Any]]:
         """Yield (place, record) for each response, joined with its request; ``place`` is the file and line of the response.
 
-        A response without a request, or that may belong to several requests, has no prompt; ``note`` is told of the latter, and
-        of each of several responses to a request that was made once.
+        A response that belongs to no request, or may belong to several requests, has no prompt. For a response whose request
+        is ambiguous, ``note`` is called with the place of the response and the reason.
         """
         if self._halves is None:
             return

@@ -45,7 +45,7 @@ class TraceReading:
         formats: Number of calls in each form.
         bytes_done: Bytes read so far; compressed files count with their size on disk.
         bytes_total: Bytes of all files.
-        on_inputs: See :func:`read_calls`.
+        on_inputs: Called with a request and the application's inputs, if the trace has them; see :func:`read_calls`.
     """
 
     files: int = 0
@@ -134,10 +134,10 @@ def read_calls(
 
 
 def weighted(calls: Iterable[LoggedCall], weight: Callable[[LoggedCall], Any]) -> Iterator[LoggedCall]:
-    """Yield the calls, each with the number of calls that it represents, which a function returns.
+    """Yield the calls, each with ``stands_for``, the number of calls that it represents, set to ``weight(call)``.
 
     Raises:
-        ConfigError: The function fails, or does not return a number >= 0.
+        ConfigError: ``weight`` fails, or does not return a number >= 0.
     """
 
     def failed(error: Exception) -> ConfigError:

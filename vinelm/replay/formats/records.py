@@ -77,7 +77,7 @@ def _read(file: IO[bytes], most: int) -> bytes:
 
 
 def _kind(head: bytes) -> str:
-    """Return ``lines``, ``document`` or ``csv``, guessed from the beginning of a file."""
+    """Return the format of a file, ``lines`` (of JSON), ``document`` (JSON) or ``csv``, guessed from its beginning ``head``."""
     text = head.removeprefix(codecs.BOM_UTF8).lstrip()
     if text[:1] not in (b"{", b"["):
         return "lines" if b"\n{" in text or not text else "csv"
