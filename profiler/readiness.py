@@ -509,7 +509,7 @@ def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
 
 
 def _line(error: BaseException, otherwise: str) -> str:
-    """Return an error as one line. VineLM's own errors are one line already."""
+    """Return an error as one line: VineLM's own errors unchanged, any other as ``otherwise`` with its text and line of code."""
     if isinstance(error, VineLMError):
         return str(error)
     return f"{otherwise} {_placed(error)}"

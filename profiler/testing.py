@@ -27,7 +27,7 @@ def catalog_of(*names: str) -> Catalog:
 
 
 def outcome(template: Template, request_id: str, prefix: tuple[str, ...]) -> Observation:
-    """Return the observation of a call whose outcome is a hash of the call."""
+    """Return an observation of a call, with an outcome that depends only on a hash of request and models."""
     digest = hashlib.sha256("/".join((request_id, *prefix)).encode()).digest()
     is_right = digest[0] % 3 == 0
     stage = template.invocations[len(prefix) - 1].name

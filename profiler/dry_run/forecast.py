@@ -99,7 +99,7 @@ class WholeRuns:
 
     @classmethod
     def of_single_models(cls, template: Template, catalog: Catalog, request_ids: Sequence[str]) -> WholeRuns:
-        """Return only the runs of each single model and of the current setup."""
+        """Return a sampler that proposes only the runs of each single model and of the current setup, on the given requests."""
         race = ModelRace(template, catalog, request_ids, models_by_depth(template), ProfileLimits())
         return cls(request_ids, [racer.run for racer in race.racers()])
 

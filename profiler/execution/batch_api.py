@@ -73,10 +73,10 @@ def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, 
 
 
 def with_batches(models: Collection[str], catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[str, ...]:
-    """Return which of the models can be called in batches.
+    """Return which of the models can be called in batches, at least one.
 
     Raises:
-        ConfigError: there is no such model, or a model runs on a self-hosted engine.
+        ConfigError: there is no such model, a model runs on a self-hosted engine, or no model supports batches.
     """
     found = having_batches(models, catalog, backends)
     for model in (catalog[name] for name in models if name not in found):

@@ -24,6 +24,8 @@ TopUp = Callable[[float], bool]
 class Job:
     """The input of a job: execute the last invocation of ``prefix`` for one request.
 
+    An invocation is one execution of a stage on a model; it may make several model calls.
+
     Attributes:
         prefix: the models of the invocations up to and including this one.
         parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
@@ -135,7 +137,8 @@ class UnitOutcome:
         paid_usd: the cost to book in dollars, if it differs from the result's: for an unfinished job, for a worker that died
             during a call that may have been billed, and for a judged job (including the judge's cost).
         judgement: the judge's verdict on the answer; None without a judge.
-        shown: if a state is scored again, the state with its labels, to show to a person; never stored.
+        shown: if a state is scored again, a line for a person with the request's labels and where the state has them; never
+            stored. Otherwise empty.
         shapes: hashes of the prompts of the result's calls, packed (:mod:`vinelm.prompts.stored`); empty if unknown.
     """
 
@@ -182,7 +185,10 @@ class Worker(Protocol):
 
 
 def run_job(worker: Worker, job: Job, top_up: TopUp) -> UnitFinished:
-    """Run a job on this thread. The worker's exceptions become part of the message, except ``KeyboardInterrupt``."""
+    """Run a job on this thread, and return a message with its outcome or the worker's exception.
+
+    ``KeyboardInterrupt`` is raised instead. ``top_up`` raises the job's reservation; see :meth:`Worker.run`.
+    """
     try:
         return UnitFinished(job, worker.run(job, top_up))
     except KeyboardInterrupt:

@@ -118,7 +118,7 @@ class Ledger:
         """Model calls of all rows, retired ones included, and the bounds of those of units in flight."""
 
     def refusal(self, extra_usd: float, extra_calls: int = 0) -> str | None:
-        """Return one line with the reason why this amount cannot be reserved; None if it can be."""
+        """Return one line with the reason why these further dollars and model calls cannot be reserved; None if they can be."""
         budget_usd, budget_calls = self.limits.budget_usd, self.limits.budget_calls
         if budget_usd is not None and round(self.committed_usd + extra_usd - budget_usd, 9) > 0:  # ignore rounding errors
             left = budget_usd - self.committed_usd
@@ -224,15 +224,15 @@ class Ledger:
             self._close(reservation, paid, observation.calls)
 
     def settle_without_row(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> None:
-        """Book the cost of a job that adds no result: a model call was refused, or the result already exists."""
+        """Book the dollars and model calls of a job without a new result: a call was refused, or the result already exists."""
         with self.settling(reservation, paid_usd, calls):
             pass
 
     @contextmanager
     def settling(self, reservation: Reservation, paid_usd: float, calls: int = 0, *, name: str | None = None) -> Iterator[None]:
-        """Book a job's cost in one transaction with what the block writes instead of a result.
+        """Book a job's dollars and model calls in one transaction with what the block writes instead of a result.
 
-        ``name`` is the request, for an entry that was reserved before the request was known.
+        ``name`` is the request's id, for an entry that was reserved before the request was known; None keeps the reserved one.
         """
         with self._lock:
             with self._locked():

@@ -68,7 +68,10 @@ class UnitModels(ModelResolver):
     """
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """Return the chat model of that name, set up to charge the job's budget and to hash prompts."""
+        """Return the chat model of the catalog entry ``name``, set up to charge the job's budget and to hash prompts.
+
+        ``limits`` has fields of the entry to replace, such as ``max_tokens``.
+        """
         calls = UNIT_CALLS.get()
         if calls is None:
             return self._charged(name, call, limits)

@@ -105,7 +105,10 @@ class CellKinds:
         return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
 
     def stage_of(self, outcome: int) -> int | None:
-        """Return the index of the stage to which a request continued; None if it ended or the stage is unknown."""
+        """Return the index of the stage to which a request continued; None if it ended or the stage is unknown.
+
+        ``outcome`` is an index on the last axis of ``outcomes``, as :meth:`place` returns it.
+        """
         return outcome - _WENT_ON if outcome >= _WENT_ON else None
 
     def _outcome(self, row: Observation) -> int:
@@ -183,7 +186,8 @@ class CellCounts:
     def rest(
         self, unopened: FloatArray, unknown: float, weight: FloatArray | None = None, *, is_least: bool = False
     ) -> FloatArray:
-        """Return the expected cost of executing the open calls and all calls after them.
+        """Return the expected cost of executing the open calls and all calls after them, in the unit of :attr:`paid`; leading
+        axes as in these counts.
 
         Args:
             unopened: the number of open calls of each kind.

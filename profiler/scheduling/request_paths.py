@@ -93,7 +93,9 @@ class ActivePath:
         return self._foreseen(length - done)[length - done - 1]
 
     def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
-        """Continue the path as far as the results allow; return the number of known calls."""
+        """Continue the path as far as the results and the stop rule allow; return the number of its calls whose models are
+        known.
+        """
         while not self._is_over:
             self._extend()
             length = len(self._stages) + 1

@@ -53,8 +53,10 @@ class RayCluster:
     def of(cls, engine: str, *, ship: bool) -> RayCluster | None:
         """Return the cluster for an engine name: ray://HOST:PORT, ray://auto or ray://local; None for this-machine.
 
+        ``ship`` is the cluster's ``ships_folder``.
+
         Raises:
-            ConfigError: the name is not one of these, or ``ship`` has no effect.
+            ConfigError: the name is not one of these, or ``ship`` is set for this-machine, where it has no effect.
         """
         kind, is_ray, address = engine.partition("ray://")
         if is_ray and not kind:
