@@ -439,7 +439,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.tools.held_at, self.tools.outside = ahead.at, ahead.outside
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False, optional: bool = False) -> None:
-        """Declare a stage.
+        """Declare the stage ``name`` with its default model; None if it has none.
 
         Pass ``is_agent`` if a middleware runs the stage, ``optional`` if its node is wrapped and may be skipped.
 

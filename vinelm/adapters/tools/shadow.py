@@ -99,7 +99,8 @@ def launch(
     guard: CallGuard | None,
     context: Context,
 ) -> Shadow | None:
-    """Start a call of the undeclared ``tool``, which pays ``usd`` dollars with a permit of ``guard``.
+    """Start a call of the undeclared ``tool`` with ``args`` and ``kwargs``, which pays ``usd`` dollars with a permit of
+    ``guard``.
 
     Returns None if no thread is free or the tool cannot be called this way.
 

@@ -225,7 +225,7 @@ class RequestAccount:
             self._due_usd += max(usd, 0.0)
 
     def _write_later(self, usd: float, begun: Beginning | None) -> bool:
-        """Schedule the write on the running event loop, and return whether there is such a loop.
+        """Schedule the write of ``usd`` dollars on the running event loop, and return whether there is such a loop.
 
         A node that blocks the loop cannot call the loop's checkpointer itself.
         """
