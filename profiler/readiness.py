@@ -526,7 +526,7 @@ class ScriptedBackend:
         self.untried: set[str] = set()
         """Tools that are not called."""
         self.has_written = False
-        """Whether it has written a text of no asked form since the run began, which an application may misread."""
+        """Whether it has answered a prompt with free text since the run began, which an application may misread."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """Return a chat model for one stage invocation that gives the scripted answers."""

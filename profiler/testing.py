@@ -38,7 +38,9 @@ def outcome(template: Template, request_id: str, prefix: tuple[str, ...]) -> Obs
 
 
 def observe(template: Template, paths: Sequence[RequestPath], earlier: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Return the observations of these paths: each call along them once, in order."""
+    """Return the observations ``earlier`` and those of these paths: each call along the paths once, in order, until its request
+    ends.
+    """
     rows = {(row.request_id, row.prefix): row for row in earlier}
     for request_id, choices, *_ in paths:
         path = tuple(map(str, choices))  # valid for a linear template

@@ -38,7 +38,7 @@ from vinelm.profiler.isolation.rate_limit_proxy import AdmitsAttempts
 from vinelm.threads import started
 
 LOSSES = 4
-"""A unit that is lost this many times ends the run, since it may be what ends its hosts."""
+"""A job that is lost this many times ends the run, since the job itself may be what kills its hosts."""
 CONNECT_S = 180.0
 """How long the run waits for the cluster to answer, or to be started."""
 FIRST_S = 60.0

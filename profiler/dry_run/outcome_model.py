@@ -165,7 +165,7 @@ class OutcomeModel:
 
 
 def _may_end(template: Template) -> frozenset[Place]:
-    """Return the (depth, stage) pairs after which a request may end, by the template or by the workflow's own check."""
+    """Return the (depth, stage) pairs after which the template ends or the workflow's own check may end a request."""
     flow = template.flow
     return frozenset(
         (depth + 1, stage)

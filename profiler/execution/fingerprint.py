@@ -160,7 +160,11 @@ class _Recorder(VineInterface):
 
 
 def _shape(builder: Any) -> Any:
-    """Return nodes and edges of a ``StateGraph`` in a fixed order. A finish node is replaced by its destination."""
+    """Return the shape of a ``StateGraph`` as [nodes, edges, edges that wait for several nodes, conditional edges], in a fixed
+    order.
+
+    A finish node is replaced by its destination.
+    """
     leads_to = {source: target for source, target in builder.edges if _is_finish(builder.nodes.get(source))}
 
     def at(name: Any) -> Any:

@@ -17,7 +17,7 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
 TopUp = Callable[[float], bool]
-"""Asks for the unit's reservation to be raised to this many dollars; return whether that succeeded. May block."""
+"""Raises a job's reservation to the given dollars, and returns whether the budget allows it. May block."""
 
 
 @dataclass(frozen=True, slots=True)

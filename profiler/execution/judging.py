@@ -38,7 +38,7 @@ class Judging:
         self._truth = "" if judge.truth is None else code_digest(judge.truth)
 
     def label_digest(self, request: Request) -> str | None:
-        """Return a hash of the request's label and of the comparison; None without a label."""
+        """Return a hash of the request's label and of how answers are compared with it; None without a label."""
         if not self.judge.is_labelled(request):
             return None
         return _hash([request.data[self.judge.label or ""], self.judge.answer, self._truth])

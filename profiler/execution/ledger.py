@@ -108,14 +108,14 @@ class Ledger:
         self._store = store
         self._lock = threading.RLock()
         self.abandoned = store.abandon_open()
-        """Units that an earlier run left open, charged at their bound."""
+        """The number of jobs that an earlier run left open; they are charged at their maximum cost."""
         self.replaceable: dict[Cell, float] = {} if batches is None else batches.abandoned()
-        """Dollars of abandoned entries that the same unit's next one replaces, since it fetches what was bought."""
+        """Dollars of jobs that an earlier run left open in batches; the next entry of the same job replaces them."""
         self.committed_usd = store.committed_usd()
         self.reserved_usd = 0.0
-        """The part of it that is reserved for units in flight."""
+        """The part of ``committed_usd`` that is reserved for running jobs, in dollars."""
         self.calls = sum(spend.calls for spend in store.spend("depth").values()) + store.retired_calls()
-        """Model calls of all rows, retired ones included, and the bounds of those of units in flight."""
+        """Model calls of all results, retired results included, and the maximum number of calls of running jobs."""
 
     def refusal(self, extra_usd: float, extra_calls: int = 0) -> str | None:
         """Return one line with the reason why these further dollars and model calls cannot be reserved; None if they can be."""

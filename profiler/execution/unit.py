@@ -85,7 +85,7 @@ class UnitRunner:
         """By stage, the node that every request goes through after the stage's loop, if there is one."""
         self.signals = workflow.signals
         self.can_go_on = self.template.goes_on_past_ends and bool(self.control.ends)
-        """True if a request can go on below a passed check: an edge of ``vine.route`` asks for it."""
+        """True if a request can continue after an answer that passed the workflow's own check, because of a ``vine.route``."""
         again = set(self.control.adapter.agains) - {node for group in nodes.by_stage.values() for node in group}
         self._again = again.pop() if self.can_go_on and len(again) == 1 else None
         self._is_async = runs_async(self.graph)

@@ -24,7 +24,7 @@ from vinelm.rows.observation import Usage
 from vinelm.template import Template
 
 UNIT_BUDGET: ContextVar[UnitBudget | None] = ContextVar("vinelm_unit_budget", default=None)
-"""The budget of the unit that runs in this context; None if money is not counted."""
+"""The budget of the job that runs in this context; None if money is not counted."""
 
 
 class ReplayedCalls(Protocol):

@@ -244,7 +244,7 @@ class Coverage:
         totals: the counts of executed calls that their requests reach.
         unopened: the number of open calls of each kind (reached, not executed), without the requests in :attr:`unknown`.
         unknown: the number of requests without results, if several first stages are possible.
-        continued_usd: the cost in dollars of executed calls that, by the stop rule, their requests do not reach.
+        continued_usd: the cost in dollars of executed calls that their requests do not reach, according to the stop rule.
         n_continued: the number of these calls.
     """
 

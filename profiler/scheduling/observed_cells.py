@@ -106,13 +106,13 @@ class ObservedCells:
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
-        """Return whether, by the committed results and the stop rule, the request reaches the call."""
+        """Return whether the request reaches the call ``cell``, according to the committed results and the stop rule."""
         request_id, prefix = cell
         parent = (request_id, prefix[:-1])
         return len(prefix) == 1 or (parent in self.committed and not self.is_continued(cell))
 
     def is_continued(self, cell: Cell) -> bool:
-        """Return whether, by the results and the stop rule, the request had ended before this call."""
+        """Return whether the request had ended before the call ``cell``, according to the results and the stop rule."""
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:

@@ -148,7 +148,10 @@ class ActivePath:
         return True
 
     def _foreseen(self, least: int | None = None) -> list[tuple[Visit, ...]]:
-        """Return the possible models of ``least`` or more calls, from the first without a result; None means all calls."""
+        """Return the possible (stage, model) pairs of each call, from the first call without a result.
+
+        The list covers at least ``least`` calls if the path has as many; None covers all.
+        """
         if self._ahead is None:
             self._ahead, self._certain, self._beyond = [], 0, self._visits()
         while (least is None or len(self._ahead) < least) and (visits := next(self._beyond, None)) is not None:
@@ -156,7 +159,7 @@ class ActivePath:
         return self._ahead
 
     def _visits(self) -> Iterator[tuple[Visit, ...]]:
-        """Yield the possible models of each call, from the first call without a result."""
+        """Yield the possible (stage, model) pairs of each call, from the first call without a result."""
         positions, flow, coming = {self._position}, self._template.flow.positions, self._coming
         first = len(self._stages)
         for k in range(first, len(self.choices)):

@@ -148,7 +148,7 @@ class ReadAhead:
             choose: :meth:`vinelm.policies.Policy.speculated` with the arguments before the candidates already set.
             tools: the tools that may be prefetched here, by name.
             fixed: calls that the graph itself may make.
-            context: the context variables with which they run; None takes a copy of the current ones.
+            context: the context variables with which the prefetches run; None takes a copy of the current ones.
         """
         if self.speculation is None or not tools:
             return

@@ -147,7 +147,7 @@ def _hint(fn: Callable[..., Any], name: str) -> Any:
     """Return the type in an annotation of ``fn``, for the parameter ``name`` or for "return"; None if there is none or it is
     unknown.
 
-    It is resolved alone, since other annotations may need imports made only for type checkers.
+    The annotation is resolved alone, since other annotations may need imports made only for type checkers.
     """
     raw = getattr(fn, "__annotations__", {}).get(name)
     if raw is None:
