@@ -273,7 +273,19 @@ def _runs_today(
     called: Mapping[str, Iterable[str]],
     asks: _Asks,
 ) -> Iterator[CheckItem]:
-    """Yield a check of each stage's current model: as declared, or else as called by the application in the scripted run."""
+    """Yield the findings about the stages' current models, as declared or else as called by the application in the scripted
+    run.
+
+    The called model of a stage without a declaration is recorded in ``asks.today``. If such a stage called no model or several,
+    a question is added to ``asks.questions``.
+
+    Args:
+        template: the workflow's template.
+        catalog: the models.
+        declared: the model that the application declares for each stage, or None.
+        called: the models that the application called for each stage.
+        asks: receives the called models and the question.
+    """
     unknown: list[Stage] = []
     for stage in template.stages:
         said, stated = list(called.get(stage.name, ())), stage.default or declared.get(stage.name)
@@ -533,7 +545,9 @@ class ScriptedBackend:
         return ScriptedChatModel.bound(self, model, self.seen.seeing(call))
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """Return the scripted answer to a call, and its usage."""
+        """Return the scripted answer to a call, and its usage, whose tokens are estimated from ``prompt_chars``, the prompt's
+        length.
+        """
         text = self._text(call.request, call.stage)
         tokens_in, tokens_out = estimate_tokens(prompt_chars), estimate_tokens(len(text))
         usage = Usage(model=model.name, cost_usd=0.0, latency_s=0.0, tokens_in=tokens_in, tokens_out=tokens_out)

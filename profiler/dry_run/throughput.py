@@ -52,8 +52,11 @@ class Workload:
     def least_s(self, workers: int, rates: Iterable[EngineRate], scale: float = 1.0) -> tuple[float, str]:
         """Return the shortest time in seconds for ``scale`` times this work, and the name of the limit that determines it.
 
-        It is the longest of: the time of all jobs divided among the workers; for each endpoint, the time of its calls divided
-        by its concurrency, and the one-minute windows that its requests and tokens fill before the last window.
+        It is the longest of these times:
+
+        - the time of all jobs divided by the number of workers,
+        - for each endpoint, the time of its calls divided by its concurrency,
+        - for each endpoint, the one-minute windows that its requests or tokens fill before the last window, plus one mean call.
         """
         bounds = [(scale * self.seconds / workers, f"{workers} worker{'s' if workers > 1 else ''}")]
         for rate in rates:

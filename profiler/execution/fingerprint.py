@@ -160,8 +160,7 @@ class _Recorder(VineInterface):
 
 
 def _shape(builder: Any) -> Any:
-    """Return the shape of a ``StateGraph`` as [nodes, edges, edges that wait for several nodes, conditional edges], in a fixed
-    order.
+    """Return [nodes, edges, edges that wait for several nodes, conditional edges] of a ``StateGraph`` in a fixed order.
 
     A finish node is replaced by its destination.
     """

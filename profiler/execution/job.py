@@ -134,8 +134,9 @@ class UnitOutcome:
     Attributes:
         observation: the result; None if the job was not finished because the budget did not allow a call.
         checkpoint: the state from which the next invocation resumes; None after a failure or after the last invocation.
-        paid_usd: the cost to book in dollars, if it differs from the result's: for an unfinished job, for a worker that died
-            during a call that may have been billed, and for a judged job (including the judge's cost).
+        paid_usd: the cost to book in dollars, if it differs from the result's; otherwise None. It differs for an unfinished
+            job, for a worker that died during a call that may have been billed, and for a judged job (it includes the judge's
+            cost).
         judgement: the judge's verdict on the answer; None without a judge.
         shown: if a state is scored again, a line for a person with the request's labels and where the state has them; never
             stored. Otherwise empty.

@@ -45,7 +45,7 @@ class UnitPrompts:
         self._key, self._shapes = key, list[Shape]()
 
     def see(self, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:
-        """Add a prompt's hashes; the text is not kept."""
+        """Add the hashes of a prompt, given its messages and tools; the text is not kept."""
         self._shapes.append(shape_of(prompt_parts(messages, tools), self._key))
 
     def packed(self) -> bytes:

@@ -1,7 +1,7 @@
 """Computes the coverage: the fraction of an exhaustive profile's cost that has been spent. The total is an estimate.
 
 ``coverage`` is the cost of the executed calls, each a (request, node) pair, divided by the cost of running every request on
-every *reached* node once; requests end at a passed check, and common prefixes are executed once. The denominator is estimated:
+every *reached* node once. Requests end at a passed check, and common prefixes are executed once. The denominator is estimated:
 the cost so far, plus the expected cost of each open call (reached, not executed) and of the calls after it, from mean costs and
 continuation rates. It is exact once all reached calls are executed. If all calls so far were free, calls are counted instead of
 dollars.

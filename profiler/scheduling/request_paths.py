@@ -1,8 +1,8 @@
 """Keeps the sampler's request paths in canonical order, and the maximum prices that apply to each
 (docs/architecture.md#invariants).
 
-Jobs run in parallel and finish in any order. Nevertheless a parallel run *admits* the same calls as a sequential run: calls
-are committed in the order of the paths, limits are checked at each commit, and a later call starts early only if no outcome of
+Jobs run in parallel and finish in any order. Nevertheless a parallel run *admits* the same calls as a sequential run. Calls are
+committed in the order of the paths, and limits are checked at each commit. A later call starts early only if no outcome of
 earlier calls could exclude it.
 """
 

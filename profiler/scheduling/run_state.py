@@ -196,7 +196,9 @@ class RunState:
         return tuple(stages) if coming is None else (*stages, coming)
 
     def top_up(self, cell: Cell, upper_usd: float) -> bool:
-        """Raise the reservation of a running job; return whether the budget allows it."""
+        """Raise the reservation of the running job of ``cell`` to ``upper_usd`` dollars; return whether the budget allows
+        it.
+        """
         return self.ledger.top_up(self.running[cell], upper_usd)
 
     def finish(self, message: UnitFinished) -> None:

@@ -182,8 +182,8 @@ class ProfileSettings:
         stops_cut_off: stop if requests continue beyond the template's end (``"cut-off"``), which a longer template fixes.
         on_progress: called after each result.
         on_single_models: called once with the results of the single models, after they were compared.
-        on_note: called with one line if the store's last run had other settings (its results count, and the sampler starts
-            again), and if the workflow, dataset or catalog changed (which results stay valid, and which do not).
+        on_note: called with one line if the store's last run had other settings; its results count, and the sampler starts
+            again. Also called with one line, on which results stay valid, if the workflow, dataset or catalog changed.
         identity: the identity under which results are executed (:func:`~vinelm.profiler.store_identity`); None computes it,
             with the settings of the store.
 

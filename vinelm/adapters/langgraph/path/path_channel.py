@@ -244,10 +244,10 @@ def is_new_request(
 
     A ``request_id`` other than the path's means a new request. Otherwise the template decides. Its root stage starts a new
     request if that stage cannot follow the path. On a closed path the root stage always starts a new request, unless the
-    request is known to be the same: by its id, or because the run that wrote the path is still running (``is_same_run``;
-    LangGraph closes channels in the middle of a run if only Sends are left). Every other stage continues the path. If the
-    template branches, several stages may begin a request, and a run in progress never begins another request. Without a
-    template, a closed path means a new request.
+    request is known to be the same. It is known by its id, or because the run that wrote the path is still running
+    (``is_same_run``); LangGraph closes channels in the middle of a run if only Sends are left. Every other stage continues the
+    path. If the template branches, several stages may begin a request, and a run in progress never begins another request.
+    Without a template, a closed path means a new request.
     """
     if value is None or not value["path"]:
         return True
