@@ -88,7 +88,7 @@ class RayHosts:
         tell: receives each event; called from any thread.
 
     Raises:
-        ConfigError: there is no such cluster, or it runs a different version of Ray or Python.
+        ConfigError: the cluster does not exist, or runs a different version of Ray or Python.
     """
 
     def __init__(self, cluster: RayCluster, setup: HostSetup, tell: Callable[[HostEvent], None]) -> None:
@@ -185,8 +185,8 @@ def connect(cluster: RayCluster) -> None:
     """Connect to the cluster as a driver, or start a cluster.
 
     Raises:
-        ConfigError: there is no such cluster (``ray-address``), it runs a different version of Ray or Python (``ray-version``),
-            or it refuses this machine (``ray-refused``).
+        ConfigError: the cluster does not exist (``ray-address``), runs a different version of Ray or Python (``ray-version``),
+            or refuses this machine (``ray-refused``).
     """
     _require_answer(cluster)
     arguments: dict[str, Any] = {"address": cluster.address, "log_to_driver": False, "logging_level": logging.ERROR}

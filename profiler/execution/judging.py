@@ -87,7 +87,7 @@ class Judging:
     def _verdict(
         self, request: Request, messages: list[tuple[str, str]], usages: list[Usage], budget: UnitBudget | None
     ) -> tuple[bool | None, str | None]:
-        """Return (verdict, None), or (None, the reason why there is no verdict).
+        """Return (verdict, None), or (None, the reason for the missing verdict).
 
         Appends the usage of each call to ``usages``.
         """
