@@ -38,7 +38,7 @@ def make_worker(
 
     Args:
         settings: where the jobs run. ``on_note`` is called with one line when a cluster node is lost, and with :data:`NO_FORK`
-            if this system cannot fork the requested processes. Without ``on_note``, the latter is a warning.
+            if this system cannot fork the requested processes. Without ``on_note``, :data:`NO_FORK` is issued as a warning.
         units: the runner of jobs in this process.
         fingerprint: digests of the workflow's parts; a fresh process that builds a different workflow causes an error.
         equal: the cache for equal calls; None calls the model every time. Cluster nodes do not use the cache.

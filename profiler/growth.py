@@ -107,9 +107,10 @@ def bring_up_to_date(
 
 
 def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest]) -> Growth | None:
-    """Return the store's growth, after scoring results again if the scorer or a label has changed; None without a change.
+    """Return what has changed in workflow, dataset and catalog, and which results stay valid; None if nothing has changed.
 
-    Calls no judge: results that a judge must score stay, and are judged later, when money may be spent.
+    Scores results again if the scorer or a label has changed, but calls no judge: results that a judge must score stay. They
+    are judged later, when money may be spent.
     """
     growth = grow(rows.store, identity, wanted)
     waiting = RowsToScore(rows.store, wanted)
@@ -130,7 +131,7 @@ def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDig
 def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Rescored:
     """Return the success of a result, or the reason why it cannot be scored. Makes no paid model call.
 
-    ``stopped`` says for each result whether the workflow's own check passed its answer.
+    ``stopped`` states, by request and models, whether the workflow's own check passed its answer.
     """
     job = rows.job((row.request_id, row.prefix), row.state, stopped if row.is_continued else None)
     found = rows.evaluated(job).observation
@@ -234,7 +235,9 @@ class _Renewal:
         self._needs_state = bool(signals.answer) or callable(signals.signal)
 
     def made_anew(self, every: Sequence[Observation]) -> SignalRecord:
-        """Write the results' signals and answers; return a record of the declaration."""
+        """Write the signals and answers of ``every``, all results; return a record of the declaration with which they were
+        computed.
+        """
         found: dict[Cell, Shown] = {}
         labels, lost = Labels(), 0
         for row, shown in self._evaluated(every):

@@ -273,7 +273,19 @@ def _runs_today(
     called: Mapping[str, Iterable[str]],
     asks: _Asks,
 ) -> Iterator[CheckItem]:
-    """Yield a check of each stage's current model: as declared, or else as called by the application in the scripted run."""
+    """Yield the findings about the stages' current models, as declared or else as called by the application in the scripted
+    run.
+
+    The called model of a stage without a declaration is recorded in ``asks.today``. If such a stage called no model or several,
+    a question is added to ``asks.questions``.
+
+    Args:
+        template: the workflow's template.
+        catalog: the models.
+        declared: the model that the application declares for each stage, or None.
+        called: the models that the application called for each stage.
+        asks: receives the called models and the question.
+    """
     unknown: list[Stage] = []
     for stage in template.stages:
         said, stated = list(called.get(stage.name, ())), stage.default or declared.get(stage.name)
@@ -509,7 +521,7 @@ def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
 
 
 def _line(error: BaseException, otherwise: str) -> str:
-    """Return an error as one line. VineLM's own errors are one line already."""
+    """Return an error as one line: VineLM's own errors unchanged, any other as ``otherwise`` with its text and line of code."""
     if isinstance(error, VineLMError):
         return str(error)
     return f"{otherwise} {_placed(error)}"
@@ -526,14 +538,16 @@ class ScriptedBackend:
         self.untried: set[str] = set()
         """Tools that are not called."""
         self.has_written = False
-        """Whether it has written a text of no asked form since the run began, which an application may misread."""
+        """Whether it has answered a prompt with free text since the run began, which an application may misread."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """Return a chat model for one stage invocation that gives the scripted answers."""
         return ScriptedChatModel.bound(self, model, self.seen.seeing(call))
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """Return the scripted answer to a call, and its usage."""
+        """Return the scripted answer to a call, and its usage, whose tokens are estimated from ``prompt_chars``, the prompt's
+        length.
+        """
         text = self._text(call.request, call.stage)
         tokens_in, tokens_out = estimate_tokens(prompt_chars), estimate_tokens(len(text))
         usage = Usage(model=model.name, cost_usd=0.0, latency_s=0.0, tokens_in=tokens_in, tokens_out=tokens_out)

@@ -27,7 +27,7 @@ def catalog_of(*names: str) -> Catalog:
 
 
 def outcome(template: Template, request_id: str, prefix: tuple[str, ...]) -> Observation:
-    """Return the observation of a call whose outcome is a hash of the call."""
+    """Return an observation of a call, with an outcome that depends only on a hash of request and models."""
     digest = hashlib.sha256("/".join((request_id, *prefix)).encode()).digest()
     is_right = digest[0] % 3 == 0
     stage = template.invocations[len(prefix) - 1].name
@@ -38,7 +38,9 @@ def outcome(template: Template, request_id: str, prefix: tuple[str, ...]) -> Obs
 
 
 def observe(template: Template, paths: Sequence[RequestPath], earlier: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Return the observations of these paths: each call along them once, in order."""
+    """Return the observations ``earlier`` and those of these paths: each call along the paths once, in order, until its request
+    ends.
+    """
     rows = {(row.request_id, row.prefix): row for row in earlier}
     for request_id, choices, *_ in paths:
         path = tuple(map(str, choices))  # valid for a linear template

@@ -59,7 +59,7 @@ class RayLink:
         self._send((host, message))
 
     def drop(self, host: int) -> None:
-        """Kill a host that no longer works; :class:`~vinelm.profiler.cluster.messages.HostLost` follows."""
+        """Kill a host that no longer works; the event :class:`~vinelm.profiler.cluster.messages.HostLost` follows."""
         self._send((host, None))
 
     def _send(self, order: tuple[int, ToHost | None]) -> None:
@@ -90,7 +90,10 @@ class RayLink:
 
 
 def said_by(lines: Sequence[str]) -> str:
-    """Return the first sentence of the last non-empty line, without Ray's prefix (time and source location)."""
+    """Return the error text in a log: the first sentence of its last non-empty line, without Ray's prefix.
+
+    ``lines`` are the log's lines; the prefix has time and source location. The result is empty if all lines are.
+    """
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return _PLACE.sub("", last).partition(". ")[0]
 

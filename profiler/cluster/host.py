@@ -52,7 +52,7 @@ class UnitHost:
         make_worker: makes the worker that executes jobs; default: the worker of the setup.
 
     Raises:
-        ConfigError: this node has another version of VineLM, lacks the run's folder, or cannot fork processes.
+        ConfigError: this node has a different version of VineLM than the run, lacks the run's folder, or cannot fork processes.
         WorkflowError: the workflow does not load here, or differs from the run's workflow.
     """
 
@@ -109,7 +109,7 @@ class UnitHost:
         self._out.put(ended)
 
     def ask(self, model: str, tokens: int) -> AskedPermit:
-        """Ask the run's process to admit an attempt."""
+        """Ask the run's process to admit an attempt at a call of ``model`` that may use ``tokens`` tokens."""
         permit = AskedPermit(next(self._numbers))
         # Before the run hears of it, since the answer may come at once.
         self._attempts[permit.attempt] = permit
@@ -117,7 +117,7 @@ class UnitHost:
         return permit
 
     def leave(self, permit: AskedPermit) -> None:
-        """Report to the run that an attempt is over."""
+        """Report to the run that the attempt of ``permit`` is over, and the tokens that it used."""
         del self._attempts[permit.attempt]
         self._out.put(Left(permit.attempt, permit.used))
 
@@ -179,10 +179,10 @@ class AskingRateLimiter:
 
 
 def require_version(version: str) -> None:
-    """Raise if the run uses another version of VineLM.
+    """Raise unless ``version``, the VineLM version of the run's process, is the version installed on this node.
 
     Raises:
-        ConfigError: with the code ``node-version``.
+        ConfigError: the versions differ (code ``node-version``).
     """
     if version != __version__:
         raise ConfigError(
@@ -210,7 +210,10 @@ def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) 
 
 
 def _lasting(make: Callable[[], Any]) -> Any:
-    """Make a worker on a permanent thread, because the kernel kills a child process when the thread that started it ends."""
+    """Return what ``make`` creates, created on a permanent thread.
+
+    The thread is permanent because the kernel kills a child process when the thread that started it ends.
+    """
     made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run() -> None:

@@ -16,7 +16,7 @@ class HostSetup:
     """The settings with which a host executes jobs.
 
     Attributes:
-        version: VineLM's version in the run's process; a host with another version refuses the run.
+        version: VineLM's version in the run's process; a host with a different version refuses the run.
         units: how its processes execute jobs; or a function that takes the rate limits by model and returns the server of whole
             requests.
         limited: the models that have rate limits, which the run enforces.
@@ -45,7 +45,7 @@ class NodeProblem:
         return cls(type(error).__name__, str(error), getattr(error, "code", None))
 
     def error(self, where: str = "") -> Exception:
-        """Return the exception: an :class:`~vinelm.errors.InputError` unchanged, any other as a ``RuntimeError``.
+        """Return the exception to raise here: an :class:`~vinelm.errors.InputError` unchanged, any other as a ``RuntimeError``.
 
         Args:
             where: prefix for the exception's message.
@@ -65,6 +65,7 @@ class RequestJob:
     Attributes:
         request_id: the request, which the host reads itself.
         plan: the plan under which it is served; its type depends on the host's worker.
+        upper_usd: the maximum cost reserved for the job in advance, in dollars; 0, since the host asks for money itself.
     """
 
     request_id: str
@@ -211,7 +212,7 @@ class HostSaid:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """Reports that the connection to the cluster is lost. It is the last event."""
+    """Reports that the connection to the cluster is lost, with the reason (``detail``). It is the last event."""
 
     detail: str
 

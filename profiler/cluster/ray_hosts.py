@@ -52,7 +52,10 @@ class NodeHost:
         self._host: UnitHost | None = None
 
     def start(self, version: str) -> NodeProblem | None:
-        """Return the problem with this node's installation of VineLM, or None. Called before the other methods."""
+        """Return the problem if this node's VineLM is not ``version``, the run's version; otherwise None.
+
+        Called before the other methods.
+        """
         try:
             require_version(version)
         except InputError as error:
@@ -85,7 +88,7 @@ class RayHosts:
         tell: receives each event; called from any thread.
 
     Raises:
-        ConfigError: there is no such cluster, or its Ray or Python has another version.
+        ConfigError: the cluster does not exist, or runs a different version of Ray or Python.
     """
 
     def __init__(self, cluster: RayCluster, setup: HostSetup, tell: Callable[[HostEvent], None]) -> None:
@@ -174,7 +177,7 @@ class RayHosts:
 
 
 def _usable_nodes() -> list[dict[str, Any]]:
-    """Return the running nodes that have a CPU, whether free or busy."""
+    """Return Ray's record of each running node that has a CPU, whether free or busy."""
     return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
 
 
@@ -182,8 +185,8 @@ def connect(cluster: RayCluster) -> None:
     """Connect to the cluster as a driver, or start a cluster.
 
     Raises:
-        ConfigError: there is no such cluster (``ray-address``), its Ray or Python has another version (``ray-version``), or it
-            refuses this machine (``ray-refused``).
+        ConfigError: the cluster does not exist (``ray-address``), runs a different version of Ray or Python (``ray-version``),
+            or refuses this machine (``ray-refused``).
     """
     _require_answer(cluster)
     arguments: dict[str, Any] = {"address": cluster.address, "log_to_driver": False, "logging_level": logging.ERROR}
@@ -226,7 +229,10 @@ def _no_cluster(cluster: RayCluster, error: Exception) -> ConfigError:
 
 
 def refusal_of(error: BaseException, version: str) -> NodeProblem | None:
-    """Return the reason why a node can never be used; None if only its actor or the node died."""
+    """Return the reason why a node can never be used, as shown by ``error``; None if only its actor or the node died.
+
+    ``version`` is the run's VineLM version, for the text.
+    """
     text = str(error)
     if "No module named 'vinelm" in text:
         return NodeProblem.of(ConfigError(f"VineLM {version} is not installed there: install it", code="node-version"))

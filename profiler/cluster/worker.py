@@ -38,7 +38,7 @@ from vinelm.profiler.isolation.rate_limit_proxy import AdmitsAttempts
 from vinelm.threads import started
 
 LOSSES = 4
-"""A unit that is lost this many times ends the run, since it may be what ends its hosts."""
+"""A job that is lost this many times ends the run, since the job itself may be what kills its hosts."""
 CONNECT_S = 180.0
 """How long the run waits for the cluster to answer, or to be started."""
 FIRST_S = 60.0
@@ -53,7 +53,14 @@ _GRACE_S = 2.0
 
 @dataclass(slots=True, eq=False)
 class PlacedUnit:
-    """A job on a host. ``inbox`` receives the host's messages, and None once the host is lost."""
+    """A job on a host.
+
+    Attributes:
+        number: the job's number, unique in the run.
+        upper_usd: the dollars reserved for it.
+        host: the number of its host; -1 before it has one.
+        inbox: receives the host's messages about the job, and None once the host is lost.
+    """
 
     number: int
     upper_usd: float
@@ -63,7 +70,7 @@ class PlacedUnit:
 
 @dataclass(slots=True, eq=False)
 class KnownHost:
-    """A host that has not been lost."""
+    """A host that has not been lost: the name of its node, and its running jobs (``units``) by number."""
 
     node: str
     is_ready: bool = False
@@ -193,7 +200,7 @@ class ClusterWorker:
         )
 
     def _placed(self, job: Job | RequestJob) -> PlacedUnit:
-        """Give the job to the host that has the fewest jobs."""
+        """Send the job to the ready host that has the fewest jobs, and return its placement."""
         with self._changed:
             self._await_host("no Ray node is left")
             number, host = min(
@@ -206,7 +213,10 @@ class ClusterWorker:
         return unit
 
     def _served(self, unit: PlacedUnit, lost_usd: float, top_up: TopUp) -> UnitOutcome | RequestOutcome | None:
-        """Answer the job's messages until it ends; return its outcome, or None if its host was lost."""
+        """Answer the job's messages until it ends; return its outcome, or None if its host was lost.
+
+        ``lost_usd`` are the dollars already booked for lost executions of the job, which each reservation must also cover.
+        """
         while (message := unit.inbox.get()) is not None:
             if isinstance(message, Asked):
                 is_granted = top_up(lost_usd + message.upper_usd)
@@ -342,7 +352,10 @@ class Admissions:
         started(held.pass_through, "vinelm attempt")
 
     def end(self, host: int, left: Left) -> None:
-        """Free the slot that an attempt holds at the rate limit."""
+        """Free the slot that a host's attempt holds at the rate limit.
+
+        ``left`` has the attempt's number and its tokens.
+        """
         with self._lock:
             # None if the host was already considered lost, which freed its places.
             held = self._under_way.pop((host, left.attempt), None)

@@ -1,7 +1,7 @@
 """Forecasts the calls and the cost of a profile, and by how much its budgets are too small for its coverage. Calls no model.
 
-The whole run, round after round up to its limits, is simulated dozens of times, each time with rates, prices and times drawn
-from the store's results (whole requests are resampled), or from the catalog's price limits if there are no results. The
+The whole run, round after round up to its limits, is simulated dozens of times. Each time, rates, prices and times are drawn
+from the store's results (whole requests are resampled). Without results, they are drawn from the catalog's price limits. The
 forecast consists of intervals, which are wide without results from a pilot run.
 """
 
@@ -99,7 +99,7 @@ class WholeRuns:
 
     @classmethod
     def of_single_models(cls, template: Template, catalog: Catalog, request_ids: Sequence[str]) -> WholeRuns:
-        """Return only the runs of each single model and of the current setup."""
+        """Return a sampler that proposes only the runs of each single model and of the current setup, on the given requests."""
         race = ModelRace(template, catalog, request_ids, models_by_depth(template), ProfileLimits())
         return cls(request_ids, [racer.run for racer in race.racers()])
 

@@ -24,8 +24,16 @@ Kind = tuple[int, str, str]
 
 
 class Unit(NamedTuple):
-    """One simulated job. ``requests`` counts its calls including retries, ``tokens`` counts prompt and completion, ``arm`` is
-    the next stage (None if the request ends).
+    """One simulated job.
+
+    Attributes:
+        cost_usd: its cost in dollars.
+        calls: the number of its model calls.
+        requests: the number of HTTP requests, that is, of calls including retries.
+        tokens: prompt and completion tokens.
+        call_s: seconds of its model calls.
+        tool_s: seconds of its tools.
+        arm: the next stage; None if the request ends.
     """
 
     cost_usd: float
@@ -77,7 +85,10 @@ class OutcomeModel:
         self._weights: dict[Kind, Mapping[str, float]] = {}
 
     def stage(self, cell: Cell, possible: Sequence[str]) -> str:
-        """Return the stage of a call, out of the possible stages; a request's first stage is drawn once."""
+        """Return the stage of the call ``cell`` (request id, models), out of the possible stages.
+
+        If several stages are possible, the stage is drawn once for each request.
+        """
         if len(possible) == 1:
             return possible[0]
         request_id = cell[0]
@@ -87,7 +98,10 @@ class OutcomeModel:
         return self._first[request_id]
 
     def unit(self, cell: Cell, stages: Sequence[str]) -> Unit:
-        """Draw the outcome of a call; ``stages`` are the stages that have run, including this one."""
+        """Draw the outcome of the call ``cell`` (request id, models).
+
+        ``stages`` are the stages that have run, including this one.
+        """
         stage = stages[-1]
         kind = len(cell[1]), stage, cell[1][-1]
         if kind not in self._weights:
@@ -106,7 +120,7 @@ class OutcomeModel:
         return Unit(cost, row.calls, row.calls + row.retries, tokens, call_s, row.tool_latency_s, arm or None)
 
     def row(self, cell: Cell, unit: Unit, stage: str) -> Observation:
-        """Return the drawn outcome as an observation, which samplers can read."""
+        """Return ``unit``, the drawn outcome of the call ``cell`` (request id, models), as an observation for samplers."""
         request_id, prefix = cell
         has_ended = unit.arm is None
         return Observation(
@@ -133,8 +147,9 @@ class OutcomeModel:
         return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, arm)
 
     def _outcome_weights(self, depth: int, stage: str, model: str) -> Mapping[str, float]:
-        """Return P(the request continues to a stage), by name, and P(it ends). A model's rates are shrunk towards the stage's
-        rates.
+        """Return the probabilities that a request continues to each next stage, by name, and that it ends (key ``_END``).
+
+        Empty if no stage can follow. A model's rates are shrunk towards the stage's rates.
         """
         arms = self.template.flow.stages_at[depth - 1][stage]
         if not arms:
@@ -150,7 +165,7 @@ class OutcomeModel:
 
 
 def _may_end(template: Template) -> frozenset[Place]:
-    """Return the (depth, stage) pairs after which a request may end, by the template or by the workflow's own check."""
+    """Return the (depth, stage) pairs after which the template ends or the workflow's own check may end a request."""
     flow = template.flow
     return frozenset(
         (depth + 1, stage)

@@ -50,11 +50,15 @@ class Proposals:
 
 
 class SimulatedRun:
-    """A run simulated with an outcome model, to its end or until it can be extrapolated; the whole run is ``scale`` times as
-    long.
+    """A run simulated with an outcome model, to its end, or until its length can be extrapolated from the simulated part.
+
+    The attribute ``scale`` is the length of the whole run as a multiple of the simulated part.
 
     Args:
         model: draws the outcomes.
+        rows: the store's results, from which the run continues.
+        n_requests: the number of requests to sample from.
+        limits: the limits of the run.
         committed_usd: dollars booked in the store's ledger.
         longest: the number of new calls after which the run is extrapolated.
     """

@@ -43,17 +43,20 @@ class Workload:
     busy_s: dict[str, float] = field(default_factory=dict)
 
     def add(self, model: str, *, requests: float, tokens: float, call_s: float, tool_s: float) -> None:
-        """Add the work of a job, or of several equal jobs."""
+        """Add the work of a job, or of several equal jobs: its requests, its tokens, and the seconds of its calls and tools."""
         self.seconds += call_s + tool_s
         self.requests[model] += requests  # type: ignore[assignment]
         self.tokens[model] += tokens  # type: ignore[assignment]
         self.busy_s[model] = self.busy_s.get(model, 0.0) + call_s
 
     def least_s(self, workers: int, rates: Iterable[EngineRate], scale: float = 1.0) -> tuple[float, str]:
-        """Return the shortest time in seconds for ``scale`` times this work, and the limit that determines it.
+        """Return the shortest time in seconds for ``scale`` times this work, and the name of the limit that determines it.
 
-        It is the longest of: the time of all jobs divided among the workers; for each endpoint, the time of its calls divided
-        by its concurrency, and the one-minute windows that its requests and tokens fill before the last window.
+        It is the longest of these times:
+
+        - the time of all jobs divided by the number of workers,
+        - for each endpoint, the time of its calls divided by its concurrency,
+        - for each endpoint, the one-minute windows that its requests or tokens fill before the last window, plus one mean call.
         """
         bounds = [(scale * self.seconds / workers, f"{workers} worker{'s' if workers > 1 else ''}")]
         for rate in rates:
@@ -74,5 +77,8 @@ class Workload:
 
 
 def _full_windows(wanted: float, allowed: int) -> int:
-    """Return the number of full windows before the last one."""
+    """Return the number of full one-minute windows that ``wanted`` requests (or tokens) fill before the last window.
+
+    ``allowed`` is the number allowed in one window.
+    """
     return max(math.ceil(round(wanted / allowed, 9)) - 1, 0)

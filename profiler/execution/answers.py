@@ -15,8 +15,9 @@ _SHOWN, _CHARS = 4, 80
 
 
 def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]) -> str:
-    """Return a line with a request's labels and the place of the first label in its final state; without such a place, the end
-    of the state.
+    """Return a line with a request's labels and the place in its final state that has the value of the first label.
+
+    If no place has that value, the line has the end of the state instead.
 
     Args:
         workflow: declares which keys of a dataset row are labels.
@@ -41,7 +42,10 @@ def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]
 
 
 def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield the texts and numbers in a value, each with the Python code that reads it; JSON texts are parsed."""
+    """Yield the texts and numbers in a value, each as (Python code that reads it, text); JSON texts are parsed.
+
+    ``path`` is the code that reads ``value`` itself, ``depth`` the number of levels above it; the deepest levels are left out.
+    """
     if depth > _DEEPEST or value is None:
         return
     if isinstance(value, str) and isinstance(inner := _json_of(value), dict | list):

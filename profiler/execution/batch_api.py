@@ -54,8 +54,8 @@ def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, 
     """Return the models of a workflow that can be called through batch APIs. Runs no node.
 
     Raises:
-        ConfigError: there is no such model, a model runs on a self-hosted engine, the workflow has a judge, or the graph limits
-            the time of a node, which would expire while its calls wait for a batch.
+        ConfigError: a model does not exist or runs on a self-hosted engine, the workflow has a judge, or the graph limits the
+            time of a node, which would expire while its calls wait for a batch.
     """
     workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
     template = workflow.template.bind(tuple(catalog))
@@ -73,10 +73,10 @@ def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, 
 
 
 def with_batches(models: Collection[str], catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[str, ...]:
-    """Return which of the models can be called in batches.
+    """Return which of the models can be called in batches, at least one.
 
     Raises:
-        ConfigError: there is no such model, or a model runs on a self-hosted engine.
+        ConfigError: a model does not exist or runs on a self-hosted engine, or no model supports batches.
     """
     found = having_batches(models, catalog, backends)
     for model in (catalog[name] for name in models if name not in found):

@@ -89,7 +89,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return 1 if current is None else current + 1
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the last checkpoint of the thread's namespace."""
+        """Return the last checkpoint of the thread and namespace in ``config``; None if there is none."""
         thread_id, namespace = _place(config)
         content = self._held.get(thread_id, {}).get(namespace)
         if content is None:
@@ -139,7 +139,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return iter(() if found is None else (found,))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the last checkpoint of the thread's namespace, as :meth:`get_tuple` does."""
+        """Return the last checkpoint of the thread and namespace in ``config``, as :meth:`get_tuple` does."""
         return self.get_tuple(config)
 
     async def aput(
@@ -173,7 +173,10 @@ class UnitSaver(BaseCheckpointSaver[int]):
                 self.changed[key] = f"the key {key!r} ({_type_name(value)}): {inside}"
 
     def _dumped(self, whole: Any, values: dict[str, Any]) -> tuple[str, bytes]:
-        """Return the bytes of a checkpoint; :class:`StateError` if one of its values cannot be serialized."""
+        """Return ``whole``, a checkpoint with its metadata, in serialized form.
+
+        Raises :class:`StateError` if one of the state's ``values`` cannot be serialized.
+        """
         with explained(lambda error: self._culprit(values) or error):
             return self.serde.dumps_typed(whole)
 

@@ -81,9 +81,9 @@ def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
 
 
 def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, str]:
-    """Return the digest of each part by name.
+    """Return a digest of each part of the workflow, by the part's name.
 
-    Parts are ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``interrupts`` and
+    The names are ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``interrupts`` and
     ``resource LABEL``.
     """
     recorder = _Recorder(GraphAdapter(ModelResolver(catalog, backends), template=workflow.template))
@@ -160,7 +160,10 @@ class _Recorder(VineInterface):
 
 
 def _shape(builder: Any) -> Any:
-    """Return nodes and edges of a ``StateGraph`` in a fixed order. A finish node is replaced by its destination."""
+    """Return [nodes, edges, edges that wait for several nodes, conditional edges] of a ``StateGraph`` in a fixed order.
+
+    A finish node is replaced by its destination.
+    """
     leads_to = {source: target for source, target in builder.edges if _is_finish(builder.nodes.get(source))}
 
     def at(name: Any) -> Any:

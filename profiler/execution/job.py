@@ -17,12 +17,14 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
 TopUp = Callable[[float], bool]
-"""Asks for the unit's reservation to be raised to this many dollars; return whether that succeeded. May block."""
+"""Raises a job's reservation to the given dollars, and returns whether the budget allows it. May block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """The input of a job: execute the last invocation of ``prefix`` for one request.
+
+    An invocation is one execution of a stage on a model; it may make several model calls.
 
     Attributes:
         prefix: the models of the invocations up to and including this one.
@@ -132,10 +134,12 @@ class UnitOutcome:
     Attributes:
         observation: the result; None if the job was not finished because the budget did not allow a call.
         checkpoint: the state from which the next invocation resumes; None after a failure or after the last invocation.
-        paid_usd: the cost to book in dollars, if it differs from the result's: for an unfinished job, for a worker that died
-            during a call that may have been billed, and for a judged job (including the judge's cost).
+        paid_usd: the cost to book in dollars, if it differs from the result's; otherwise None. It differs for an unfinished
+            job, for a worker that died during a call that may have been billed, and for a judged job (it includes the judge's
+            cost).
         judgement: the judge's verdict on the answer; None without a judge.
-        shown: if a state is scored again, the state with its labels, to show to a person; never stored.
+        shown: if a state is scored again, a line for a person with the request's labels and where the state has them; never
+            stored. Otherwise empty.
         shapes: hashes of the prompts of the result's calls, packed (:mod:`vinelm.prompts.stored`); empty if unknown.
     """
 
@@ -182,7 +186,10 @@ class Worker(Protocol):
 
 
 def run_job(worker: Worker, job: Job, top_up: TopUp) -> UnitFinished:
-    """Run a job on this thread. The worker's exceptions become part of the message, except ``KeyboardInterrupt``."""
+    """Run a job on this thread, and return a message with its outcome or the worker's exception.
+
+    ``KeyboardInterrupt`` is raised instead. ``top_up`` raises the job's reservation; see :meth:`Worker.run`.
+    """
     try:
         return UnitFinished(job, worker.run(job, top_up))
     except KeyboardInterrupt:

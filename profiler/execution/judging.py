@@ -38,7 +38,7 @@ class Judging:
         self._truth = "" if judge.truth is None else code_digest(judge.truth)
 
     def label_digest(self, request: Request) -> str | None:
-        """Return a hash of the request's label and of the comparison; None without a label."""
+        """Return a hash of the request's label and of how answers are compared with it; None without a label."""
         if not self.judge.is_labelled(request):
             return None
         return _hash([request.data[self.judge.label or ""], self.judge.answer, self._truth])
@@ -87,7 +87,10 @@ class Judging:
     def _verdict(
         self, request: Request, messages: list[tuple[str, str]], usages: list[Usage], budget: UnitBudget | None
     ) -> tuple[bool | None, str | None]:
-        """Return (verdict, None), or (None, the reason why there is no verdict)."""
+        """Return (verdict, None), or (None, the reason for the missing verdict).
+
+        Appends the usage of each call to ``usages``.
+        """
         for attempt in range(self.judge.attempts):
             instructions = messages[0][1] if not attempt else f"{messages[0][1]}\n\n{AGAIN}"
             try:
@@ -141,7 +144,10 @@ def judge_catalog(judge: LLMJudge, catalog: Catalog) -> Catalog:
 
 
 def judge_backends(judge: LLMJudge, catalog: Catalog, backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
-    """Return the backend of the judge's model (the given backend, if the model is in the catalog). Makes no call."""
+    """Return the backend of the judge's model, by provider. Makes no call.
+
+    It is the backend given for that provider if the model is in the catalog, otherwise a new one.
+    """
     own = judge_catalog(judge, catalog)
     provider = own.models[0].provider
     is_entry = own.models[0].name in catalog or provider not in PROVIDERS  # a backend only knows the engines of its catalog
@@ -191,7 +197,7 @@ def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Ba
 
 
 class JudgedUnit:
-    """Judges the answer of one job, and keeps the result.
+    """Judges the answer of one job, and keeps the result. The arguments are those of :meth:`Judging.ask`.
 
     Attributes:
         judgement: the result; None before the judge has been called.

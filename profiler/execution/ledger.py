@@ -30,11 +30,11 @@ _PROMPT_MARGIN = 1.5
 class PriceBound:
     """The maximum cost expected of a job, in dollars, learned from earlier results of the same stage and model.
 
-    The completion has at most the model's ``max_tokens``. The prompt is not known before the stage writes it, so the bound
-    assumes the longest prompt observed at that stage times a margin (2,048 tokens before the first), and the maximum number of
-    model calls observed in one invocation of the stage. The bound is at least the cost of the model's most expensive
+    The completion has at most the model's ``max_tokens``. The prompt is not known before the stage writes it. So the bound
+    assumes the longest prompt observed at that stage times a margin (2,048 tokens before the first). The number of model calls
+    is the maximum observed in one invocation of the stage. The bound is at least the cost of the model's most expensive
     invocation. If the backend can price a call from its real prompt, the reservation is raised before the call
-    (:class:`~vinelm.profiler.execution.job.UnitBudget`); otherwise an unusually long prompt can exceed the bound, and that call
+    (:class:`~vinelm.profiler.execution.job.UnitBudget`). Otherwise an unusually long prompt can exceed the bound, and that call
     is still booked at its real price. The same sequence of calls gives the same bounds.
     """
 
@@ -108,17 +108,17 @@ class Ledger:
         self._store = store
         self._lock = threading.RLock()
         self.abandoned = store.abandon_open()
-        """Units that an earlier run left open, charged at their bound."""
+        """The number of jobs that an earlier run left open; they are charged at their maximum cost."""
         self.replaceable: dict[Cell, float] = {} if batches is None else batches.abandoned()
-        """Dollars of abandoned entries that the same unit's next one replaces, since it fetches what was bought."""
+        """Dollars of jobs that an earlier run left open in batches; the next entry of the same job replaces them."""
         self.committed_usd = store.committed_usd()
         self.reserved_usd = 0.0
-        """The part of it that is reserved for units in flight."""
+        """The part of ``committed_usd`` that is reserved for running jobs, in dollars."""
         self.calls = sum(spend.calls for spend in store.spend("depth").values()) + store.retired_calls()
-        """Model calls of all rows, retired ones included, and the bounds of those of units in flight."""
+        """Model calls of all results, retired results included, and the maximum number of calls of running jobs."""
 
     def refusal(self, extra_usd: float, extra_calls: int = 0) -> str | None:
-        """Return one line with the reason why this amount cannot be reserved; None if it can be."""
+        """Return one line with the reason why these further dollars and model calls cannot be reserved; None if they can be."""
         budget_usd, budget_calls = self.limits.budget_usd, self.limits.budget_calls
         if budget_usd is not None and round(self.committed_usd + extra_usd - budget_usd, 9) > 0:  # ignore rounding errors
             left = budget_usd - self.committed_usd
@@ -224,15 +224,15 @@ class Ledger:
             self._close(reservation, paid, observation.calls)
 
     def settle_without_row(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> None:
-        """Book the cost of a job that adds no result: a model call was refused, or the result already exists."""
+        """Book the dollars and model calls of a job without a new result: a call was refused, or the result already exists."""
         with self.settling(reservation, paid_usd, calls):
             pass
 
     @contextmanager
     def settling(self, reservation: Reservation, paid_usd: float, calls: int = 0, *, name: str | None = None) -> Iterator[None]:
-        """Book a job's cost in one transaction with what the block writes instead of a result.
+        """Book a job's dollars and model calls in one transaction with what the block writes instead of a result.
 
-        ``name`` is the request, for an entry that was reserved before the request was known.
+        ``name`` is the request's id, for an entry that was reserved before the request was known; None keeps the reserved one.
         """
         with self._lock:
             with self._locked():

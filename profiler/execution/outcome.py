@@ -26,7 +26,7 @@ from vinelm.template.stop_rules import WorkflowStop
 
 
 def with_place(detail: str, error: BaseException) -> str:
-    """Return the failure's text, with the file and line in the application if known."""
+    """Return ``detail``, the failure's text, with the file and line in the application where ``error`` was raised, if known."""
     place = user_line(error)
     return detail if place is None else f"{detail} at {PurePath(place[0]).name}:{place[1]}"  # without the folder
 
@@ -51,7 +51,7 @@ def checked_score(verdict: object, rule: WorkflowStop) -> tuple[bool | float, st
 
 
 def failed_row(policy: UnitPolicy, error: BaseException) -> Observation:
-    """Return the result of a job that ended with an exception."""
+    """Return the result of a job that ended with the exception ``error``; ``policy`` has its calls and cost so far."""
     last = policy.invocations[-1] if policy.invocations else None
     if isinstance(error, StateError):
         return policy.observation("state", str(error))
@@ -148,7 +148,10 @@ def with_shown(
 
 
 def with_error(row: Observation, signals: Signals) -> Observation:
-    """Add the signal of ``signal="status"`` to a failed result; return other results unchanged."""
+    """Return a failed result with the signal that ``signal="status"`` gives to failures; return other results unchanged.
+
+    A failed result is also unchanged if the workflow declares another signal.
+    """
     if row.failure is None or signals.signal != "status":
         return row
     return replace(row, signal=STATUS[0])
@@ -159,7 +162,7 @@ BEYOND_TURNS = "is a turn more than its loop's times="
 
 
 def stages_in(values: Any) -> tuple[str, ...]:
-    """Return the stages that have run so far, from the path in the graph's state."""
+    """Return the stages that have run so far, read from the path in ``values``, the graph's state."""
     path = (values or {}).get(PATH_KEY) if isinstance(values, Mapping) else getattr(values, PATH_KEY, None)
     return () if not path else tuple(entry["stage"] for entry in path["path"])
 

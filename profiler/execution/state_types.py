@@ -64,7 +64,7 @@ class StateSerializer(JsonPlusSerializer):
 def _look(content: bytes, wrong: list[object]) -> Any:
     """Return serialized data as plain values, without creating the objects in it.
 
-    Append the names in the data that are not data types to ``wrong``.
+    Appends the type names in the data that are not data types to ``wrong``.
     """
 
     def inside(code: int, data: bytes) -> None:

@@ -85,7 +85,7 @@ class UnitRunner:
         """By stage, the node that every request goes through after the stage's loop, if there is one."""
         self.signals = workflow.signals
         self.can_go_on = self.template.goes_on_past_ends and bool(self.control.ends)
-        """True if a request can go on below a passed check: an edge of ``vine.route`` asks for it."""
+        """True if a request can continue after an answer that passed the workflow's own check, because of a ``vine.route``."""
         again = set(self.control.adapter.agains) - {node for group in nodes.by_stage.values() for node in group}
         self._again = again.pop() if self.can_go_on and len(again) == 1 else None
         self._is_async = runs_async(self.graph)
@@ -213,7 +213,8 @@ class UnitRunner:
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
-        """Return the node after the loop, before which the state is stored too, so that a request can continue there.
+        """Return, as a tuple of one name, the node after the loop, before which the state is stored too. A request can continue
+        there.
 
         Empty if requests do not continue after a passed answer, if that node is unknown, or if no stage can follow.
         """
@@ -223,7 +224,10 @@ class UnitRunner:
         return () if ending is None or self.template.stage_after(len(policy.prefix)) is None else (ending,)
 
     def _refuse_oracle(self) -> None:
-        """Raise if the run must continue past the graph's end but the next stage is unknown, under the oracle stop rule."""
+        """Raise :class:`WorkflowError` if the template has the oracle stop rule and the stage after the graph's end is unknown.
+
+        Under that rule a run continues past the graph's own end.
+        """
         if not self.template.knows_past_ends:
             self.template.rule.require_served(
                 WorkflowError(
@@ -233,7 +237,11 @@ class UnitRunner:
             )
 
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
-        """Run the graph to the next boundary, the next call of a stage's chat model, or the end."""
+        """Run the graph to the next boundary, the next call of a stage's chat model, or the end.
+
+        ``start`` is the graph's input, a command, or None to continue the thread; ``boundaries`` are the nodes before which the
+        run pauses.
+        """
         assert policy.request is not None
         stated = {"thread_id": thread_id, **stated_configurable(self.workflow, policy.request)}
         run = replace(self.control.context(policy=policy, request=policy.request), chat_host=chat)
@@ -319,7 +327,10 @@ class UnitRunner:
         return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
-        """Run the nodes after the loop on a copy; return the final state as if the loop ended here, and the error, if any."""
+        """Run the nodes after the loop, from the node ``ending`` on, on a copy of the thread.
+
+        Returns (final state as if the loop ended here, None), or ({}, error text) if a node raised.
+        """
         # On a copy, because the unit's own checkpoint has to stay where the run waits for the next stage.
         fork = f"{thread_id}-ended"
         self.saver.load(fork, self.saver.dump(thread_id))
@@ -355,7 +366,10 @@ def _first_boundaries(template: Template, opening: Collection[str], boundaries: 
 
 
 def _only_ending(ends: Collection[str], holders: Collection[str]) -> str | None:
-    """Return the only node in ``ends``, to which the routes of a loop lead; None if there is none or more than one."""
+    """Return the only node in ``ends``, to which the routes of a loop lead; None if there is none or more than one.
+
+    Also None if that node is the graph's END or runs a stage (is in ``holders``).
+    """
     (end, *others) = ends or {END}
     return None if others or end == END or end in holders else end
 

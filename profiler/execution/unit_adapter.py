@@ -24,7 +24,7 @@ from vinelm.rows.observation import Usage
 from vinelm.template import Template
 
 UNIT_BUDGET: ContextVar[UnitBudget | None] = ContextVar("vinelm_unit_budget", default=None)
-"""The budget of the unit that runs in this context; None if money is not counted."""
+"""The budget of the job that runs in this context; None if money is not counted."""
 
 
 class ReplayedCalls(Protocol):
@@ -45,7 +45,7 @@ class UnitPrompts:
         self._key, self._shapes = key, list[Shape]()
 
     def see(self, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:
-        """Add a prompt's hashes; the text is not kept."""
+        """Add the hashes of a prompt, given its messages and tools; the text is not kept."""
         self._shapes.append(shape_of(prompt_parts(messages, tools), self._key))
 
     def packed(self) -> bytes:
@@ -68,7 +68,10 @@ class UnitModels(ModelResolver):
     """
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """Return the chat model of that name, set up to charge the job's budget and to hash prompts."""
+        """Return the chat model of the catalog entry ``name``, set up to charge the job's budget and to hash prompts.
+
+        ``limits`` has fields of the entry to replace, such as ``max_tokens``.
+        """
         calls = UNIT_CALLS.get()
         if calls is None:
             return self._charged(name, call, limits)

@@ -15,7 +15,7 @@ _HEAD = struct.Struct("<II")
 
 
 def send(channel: socket.socket, plain: Mapping[str, Any], content: bytes = b"") -> None:
-    """Send one frame.
+    """Send one frame: ``plain`` as a JSON object, and ``content`` as bytes.
 
     Raises:
         OSError: the other process has exited.
@@ -25,7 +25,7 @@ def send(channel: socket.socket, plain: Mapping[str, Any], content: bytes = b"")
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], bytes] | None:
-    """Return the next frame; None if the other process has exited, even in the middle of a frame.
+    """Return the next frame as (JSON object, bytes); None if the other process has exited, even in the middle of a frame.
 
     Raises:
         TimeoutError: the socket's timeout has passed.

@@ -119,8 +119,8 @@ class ProcessWorker:
         """Run one job in a new process to its end and return its outcome.
 
         A job whose process was killed from outside (by a person, or by the kernel for lack of memory) runs once more before it
-        gets a failed result, since neither workflow nor model may be the cause. The possible cost of its calls is booked as
-        well.
+        gets a failed result. The cause may be neither workflow nor model. The possible cost of the killed process's calls is
+        booked as well.
         """
         lost_usd, attempt = 0.0, 0
         while True:
@@ -195,7 +195,10 @@ class ProcessWorker:
                 return
 
     def _dead(self, job: Job, unit: Child, kind: FailureKind, detail: str) -> UnitOutcome:
-        """Return the result of a job that died, with its cost so far. The ledger also books the interrupted call."""
+        """Return the result of a job that died, with its cost so far, and the failure's ``kind`` and ``detail``.
+
+        The cost to book also includes the maximum cost of calls that were interrupted.
+        """
         latency_s = 0.0 if self._setup.is_virtual_time else unit.ran_s
         stage = job.stage(self._setup.template)
         row = Observation(

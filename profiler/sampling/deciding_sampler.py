@@ -161,7 +161,10 @@ class DecidingSampler:
     def _uses(
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> list[_Use]:
-        """Return the purposes on which a round spends its money, with their shares."""
+        """Return the purposes on which a round spends its money (``round_usd`` dollars), with their shares.
+
+        ``left_usd`` are the dollars left of the profile's budget.
+        """
         whole = self._whole_runs(observations, paths, prices)
         has_today = self.template.today is not None
         if self._is_one_call:
@@ -233,7 +236,11 @@ class DecidingSampler:
     def _gradient(
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> Iterator[RequestPath]:
-        """Yield first answers, from the models with answers that are expected to change the best mixtures most per dollar."""
+        """Yield first answers, from the models with answers that are expected to change the best mixtures most per dollar.
+
+        They cost about ``round_usd`` dollars, the budget of the round, and at most ``left_usd``, the dollars left of the
+        profile's budget.
+        """
         names = [name for name in self._choices[0] if isinstance(name, str)]
         answers = {name: [float(row.success or 0.0) for row in observations if row.prefix == (name,)] for name in names}
         floor = min((usd for usd in prices.usd.values() if usd > 0.0), default=1.0) / 1000.0

@@ -44,7 +44,9 @@ class ProfileLimits:
             raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
 
     def usd(self, prices: Prices, everything: float, rows: Sequence[Observation]) -> float:
-        """Return the total that a profile may spend, in the unit of ``prices`` (dollars, or calls if every model is free).
+        """Return the total that a profile may spend: the smallest of its limits, in the unit of ``prices``.
+
+        The unit is dollars, or calls if every model is free.
 
         Args:
             prices: The prices estimated from these results.

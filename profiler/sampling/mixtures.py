@@ -51,7 +51,7 @@ class Mixtures:
 
 
 def posterior(right: Sequence[float], asked: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-    """Return the parameters of the Beta posterior of each model's accuracy; (models,) each.
+    """Return the parameters alpha and beta of the Beta posterior of each model's accuracy; (models,) each.
 
     Args:
         right: The number of right answers of each model, or the sum of its scores; (models,).

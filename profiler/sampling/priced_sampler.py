@@ -177,6 +177,8 @@ def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
 class OpenCells:
     """Tracks open calls: calls that their request is known to reach, without a result and not claimed by an earlier path.
 
+    A call is named by its request and ``prefix``, the models of the calls up to and including this one.
+
     Args:
         rows: The results so far. Results after a passed check (``is_continued``) are treated separately.
 
@@ -225,7 +227,7 @@ class OpenCells:
             self.n_going_on[prefix[0]] -= 1
 
     def not_continued(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models that have no result after a continuable call."""
+        """Return the models on which the call after a continuable call (see :attr:`continuable`) has no result."""
         stage = self._template.stage_after(len(prefix))
         models = () if stage is None else stage.models or ()
         return [name for name in models if (request, (*prefix, name)) not in self._every]
@@ -285,7 +287,15 @@ class _Draws:
 
 
 class RoundPaths:
-    """The paths of one round."""
+    """The paths of one round.
+
+    Args:
+        template: A template bound to models.
+        cells: The open calls.
+        order: The requests, in the order in which models answer them.
+        weights: The weight with which each model is drawn.
+        rng: The random generator; the draws advance it.
+    """
 
     def __init__(
         self, template: Template, cells: OpenCells, order: Sequence[str], weights: Mapping[str, float], rng: random.Random
@@ -402,7 +412,10 @@ class RoundPaths:
                 return request
 
     def _completed(self, request: str, prefix: tuple[str, ...], chance: float | None) -> RequestPath:
-        """Return a path that begins with the prefix, with a model for each possible later call."""
+        """Return a path that begins with the prefix, with a drawn model for each possible later call.
+
+        ``chance`` is the probability with which the prefix was drawn; None if unknown.
+        """
         path: list[Choice] = [*prefix]
         probability: float | None = chance
         for depth, models in enumerate(self._choices[len(prefix) :], len(prefix)):

@@ -32,8 +32,8 @@ class Prices:
 
     @classmethod
     def of(cls, template: Template, catalog: Catalog | None, rows: Sequence[Observation]) -> Prices:
-        """Estimate the prices from results; a model without results has its list price, scaled as in the results of other
-        models.
+        """Return prices estimated from the results ``rows``; a model without results has its list price, scaled as in the
+        results of other models.
         """
         usd = prices_usd(template, catalog, rows)
         is_free = not any(price > 0.0 for price in usd.values())
@@ -78,7 +78,7 @@ class Prices:
 
 
 def listed_usd(catalog: Catalog | None, model: str) -> float:
-    """Return the list price of a typical call in dollars; 0 without a catalog."""
+    """Return the dollars that a call with a typical number of tokens costs at a model's list price; 0 without a catalog."""
     return 0.0 if catalog is None else catalog[model].price.cost_usd(*NOMINAL_TOKENS)
 
 
@@ -110,5 +110,5 @@ def fresh_usd(row: Observation, catalog: Catalog | None) -> float:
 
 
 def rows_by_cell(rows: Iterable[Observation]) -> dict[Cell, Observation]:
-    """Return results by request and prefix."""
+    """Return the results, keyed by (request id, models of the path)."""
     return {(row.request_id, row.prefix): row for row in rows}

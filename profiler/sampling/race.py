@@ -130,7 +130,10 @@ class ModelRace:
         return SingleModels(models=told, spent_usd=sum(row.served_usd for row in rows))
 
     def _next(self, round_: int, known: Rows) -> list[RequestPath]:
-        """Return the runs of a round that the comparison's budget allows: request by request, cheap models first."""
+        """Return the paths of a round that the comparison's budget allows: request by request, cheap models first.
+
+        ``known`` are the results of earlier rounds, by request and models.
+        """
         if round_ > len(self.requests):
             return []
         rows = list(known.values())

@@ -59,7 +59,11 @@ def _choice(stages: Iterable[str], models: Mapping[str, str]) -> Choice:
 def run_of(
     rows: Mapping[Cell, Observation], template: Template, request: str, path: Sequence[Choice]
 ) -> tuple[list[Observation], bool]:
-    """Return a request's results along a path, and whether they form a complete run."""
+    """Return a request's results along a path, in order, and whether they form a complete run.
+
+    ``rows`` are all results, keyed by (request id, models). A run is complete if the request or the path ends after its last
+    result.
+    """
     found: list[Observation] = []
     stage = template.first_stages[0].name if len(template.first_stages) == 1 else None
     for choice in path:

@@ -63,7 +63,9 @@ class ExhaustiveSampler:
 
 
 def _drawn(models: Models | Mapping[str, Models], share: float) -> Choice:
-    """Return the model at this fraction of the list; a model for each stage, if the stages' lists differ."""
+    """Return the model at the fraction ``share``, in [0, 1), of the list; a model for each stage, if the stages' lists
+    differ.
+    """
     if isinstance(models, tuple):
         return models[int(share * len(models))]
     return {stage: allowed[int(share * len(allowed))] for stage, allowed in models.items()}

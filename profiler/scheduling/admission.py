@@ -14,7 +14,7 @@ from vinelm.profiler.scheduling.threads import TopUpRequest
 from vinelm.rows.observation import Cell, Observation
 
 MARGIN = 8.0
-"""A unit is assumed to cost at most this many times its first reservation: bounds are learned, and may be raised."""
+"""A job is assumed to cost at most this many times its first reservation, since a reservation may be raised."""
 
 
 class Admission:
@@ -63,7 +63,9 @@ class Admission:
 
 
 class _Scan:
-    """A pass over the paths in progress, in order, that finds the jobs to start."""
+    """A pass over the paths in progress, in order, that finds the jobs to start, at most ``free``, the number of idle
+    workers.
+    """
 
     def __init__(self, state: RunState, paths: ActivePaths, requests: Admission, free: int) -> None:
         self._state, self._paths, self._cells = state, paths, state.cells

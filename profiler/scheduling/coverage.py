@@ -1,7 +1,7 @@
 """Computes the coverage: the fraction of an exhaustive profile's cost that has been spent. The total is an estimate.
 
 ``coverage`` is the cost of the executed calls, each a (request, node) pair, divided by the cost of running every request on
-every *reached* node once; requests end at a passed check, and common prefixes are executed once. The denominator is estimated:
+every *reached* node once. Requests end at a passed check, and common prefixes are executed once. The denominator is estimated:
 the cost so far, plus the expected cost of each open call (reached, not executed) and of the calls after it, from mean costs and
 continuation rates. It is exact once all reached calls are executed. If all calls so far were free, calls are counted instead of
 dollars.
@@ -105,7 +105,10 @@ class CellKinds:
         return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
 
     def stage_of(self, outcome: int) -> int | None:
-        """Return the index of the stage to which a request continued; None if it ended or the stage is unknown."""
+        """Return the index of the stage to which a request continued; None if it ended or the stage is unknown.
+
+        ``outcome`` is an index on the last axis of ``outcomes``, as :meth:`place` returns it.
+        """
         return outcome - _WENT_ON if outcome >= _WENT_ON else None
 
     def _outcome(self, row: Observation) -> int:
@@ -183,7 +186,8 @@ class CellCounts:
     def rest(
         self, unopened: FloatArray, unknown: float, weight: FloatArray | None = None, *, is_least: bool = False
     ) -> FloatArray:
-        """Return the expected cost of executing the open calls and all calls after them.
+        """Return the expected cost of executing the open calls and all calls after them, in the unit of :attr:`paid`; leading
+        axes as in these counts.
 
         Args:
             unopened: the number of open calls of each kind.
@@ -240,7 +244,7 @@ class Coverage:
         totals: the counts of executed calls that their requests reach.
         unopened: the number of open calls of each kind (reached, not executed), without the requests in :attr:`unknown`.
         unknown: the number of requests without results, if several first stages are possible.
-        continued_usd: the cost in dollars of executed calls that, by the stop rule, their requests do not reach.
+        continued_usd: the cost in dollars of executed calls that their requests do not reach, according to the stop rule.
         n_continued: the number of these calls.
     """
 

@@ -26,7 +26,10 @@ class KeptRows:
 
     Attributes:
         store: the store; the caller must have locked it.
+        units: runs jobs in this process.
         worker: evaluates states; the settings determine how many in parallel.
+        settings: the settings of the profile.
+        every: all requests of the workflow and of the run.
     """
 
     store: ObservationStore
@@ -62,7 +65,9 @@ class KeptRows:
         return Job(self.requests[request_id], prefix, state, 0.0, is_scoring=True, passed=passed, judged=judged)
 
     def evaluated(self, job: Job, top_up: TopUp = lambda _upper_usd: False) -> UnitOutcome:
-        """Evaluate a state and return the outcome. By default, model calls are refused, since no result would record them."""
+        """Evaluate a state with a job of :meth:`job` and return the outcome. By default, model calls are refused, since no
+        result would record them.
+        """
         finished = run_job(self.worker, job, top_up)
         if finished.problem is not None:
             raise finished.problem

@@ -85,7 +85,7 @@ class ObservedCells:
         self.rows[row.request_id, row.prefix] = row
 
     def commit(self, cell: Cell) -> bool:
-        """Commit the result of a call; return False if it is already committed."""
+        """Commit the result of the call ``cell`` (request id, models); return False if it is already committed."""
         if cell in self.committed:
             return False
         self.committed.add(cell)
@@ -106,13 +106,13 @@ class ObservedCells:
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
-        """Return whether, by the committed results and the stop rule, the request reaches the call."""
+        """Return whether the request reaches the call ``cell``, according to the committed results and the stop rule."""
         request_id, prefix = cell
         parent = (request_id, prefix[:-1])
         return len(prefix) == 1 or (parent in self.committed and not self.is_continued(cell))
 
     def is_continued(self, cell: Cell) -> bool:
-        """Return whether, by the results and the stop rule, the request had ended before this call."""
+        """Return whether the request had ended before the call ``cell``, according to the results and the stop rule."""
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
@@ -149,7 +149,7 @@ class FirstRows:
         self._failed: dict[str, list[Observation] | None] = {}  # None: a row succeeded, or failed in another way
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed result; once a stage is found to be broken, return a line that names the stage."""
+        """Add a committed result; return a line that names its stage if that stage is found to be broken, otherwise None."""
         self._note(row)
         return self._broken(row.stage)
 
@@ -210,7 +210,7 @@ class AnswersOfToday:
         self.is_settled = after is None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed result; return a line if there are enough answers and none is right."""
+        """Add a committed result; return a line if there are enough answers and none is right, otherwise None."""
         if self.is_settled or row.failure is not None or row.success is None:
             return None
         if row.success:
@@ -257,7 +257,7 @@ class CutOff:
         self.message: str | None = None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed result; return a line once enough requests are cut off."""
+        """Add a committed result; return a line if enough requests are cut off by now, otherwise None."""
         if row.failure is not None:
             return self.message
         if row.stopped:

@@ -1,8 +1,8 @@
 """Keeps the sampler's request paths in canonical order, and the maximum prices that apply to each
 (docs/architecture.md#invariants).
 
-Jobs run in parallel and finish in any order. Nevertheless a parallel run *admits* the same calls as a sequential run: calls
-are committed in the order of the paths, limits are checked at each commit, and a later call starts early only if no outcome of
+Jobs run in parallel and finish in any order. Nevertheless a parallel run *admits* the same calls as a sequential run. Calls are
+committed in the order of the paths, and limits are checked at each commit. A later call starts early only if no outcome of
 earlier calls could exclude it.
 """
 
@@ -93,7 +93,9 @@ class ActivePath:
         return self._foreseen(length - done)[length - done - 1]
 
     def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
-        """Continue the path as far as the results allow; return the number of known calls."""
+        """Continue the path as far as the results and the stop rule allow; return the number of its calls whose models are
+        known.
+        """
         while not self._is_over:
             self._extend()
             length = len(self._stages) + 1
@@ -146,7 +148,10 @@ class ActivePath:
         return True
 
     def _foreseen(self, least: int | None = None) -> list[tuple[Visit, ...]]:
-        """Return the possible models of ``least`` or more calls, from the first without a result; None means all calls."""
+        """Return the possible (stage, model) pairs of each call, from the first call without a result.
+
+        The list covers at least ``least`` calls if the path has as many; None covers all.
+        """
         if self._ahead is None:
             self._ahead, self._certain, self._beyond = [], 0, self._visits()
         while (least is None or len(self._ahead) < least) and (visits := next(self._beyond, None)) is not None:
@@ -154,7 +159,7 @@ class ActivePath:
         return self._ahead
 
     def _visits(self) -> Iterator[tuple[Visit, ...]]:
-        """Yield the possible models of each call, from the first call without a result."""
+        """Yield the possible (stage, model) pairs of each call, from the first call without a result."""
         positions, flow, coming = {self._position}, self._template.flow.positions, self._coming
         first = len(self._stages)
         for k in range(first, len(self.choices)):

@@ -26,11 +26,18 @@ StoppedBy = Literal[
 ]
 """Why a run stopped.
 
-``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``look``: a step of a
-profile ended, to judge its rows; ``interrupted``: Ctrl-C or SIGTERM; ``broken``: all first rows of a stage failed alike,
-whatever the model; ``cut-off``: requests go on where the template ends; ``none-right``: no answer was right, in the first
-requests that what runs today has answered; ``certain``: an estimate is as certain as was asked for; ``hopeless``: no plan can
-be proven on these requests, whatever is bought; ``dry-run``: nothing was to be bought."""
+- ``coverage``, ``budget``: a limit was reached.
+- ``complete``: every reached call is executed.
+- ``sampler``: the sampler proposes nothing more.
+- ``look``: a step of a profile ended, so that its results are evaluated.
+- ``interrupted``: Ctrl-C or SIGTERM.
+- ``broken``: all first results of a stage failed in the same way, whatever the model.
+- ``cut-off``: requests continue beyond the template's end.
+- ``none-right``: none of the current setup's answers to the first requests was right.
+- ``certain``: an estimate is as certain as requested.
+- ``hopeless``: no plan can be proven on these requests, whatever is bought.
+- ``dry-run``: nothing was to be bought.
+"""
 
 
 @dataclass(frozen=True, slots=True)

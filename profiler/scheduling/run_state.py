@@ -109,7 +109,7 @@ class RunState:
     # -- stopping ----------------------------------------------------------------------------------------------
 
     def stop(self, by: StoppedBy, message: str = "") -> None:
-        """Stop starting jobs. If called again, the first reason stays."""
+        """Stop starting jobs, for the reason ``by``, explained by ``message``. If called again, the first reason stays."""
         if self.stopped_by is None:
             self.stopped_by, self.message = by, message
 
@@ -139,9 +139,15 @@ class RunState:
     # -- units -------------------------------------------------------------------------------------------------
 
     def start(self, cell: Cell, upper_usd: float, upper_calls: int, purchase: Purchase | None = None) -> Job:
-        """Reserve the job's money, and return its job with the checkpoint from which it resumes.
+        """Reserve money for a call, and return its job with the checkpoint from which it resumes.
 
         If the state before the job is not stored (as for imported results), the job executes the earlier calls again.
+
+        Args:
+            cell: the call, as (request id, models).
+            upper_usd: the job's maximum cost in dollars.
+            upper_calls: its maximum number of model calls.
+            purchase: the round, probability and timing of the call's path; None if unknown.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
@@ -190,7 +196,9 @@ class RunState:
         return tuple(stages) if coming is None else (*stages, coming)
 
     def top_up(self, cell: Cell, upper_usd: float) -> bool:
-        """Raise the reservation of a running job; return whether the budget allows it."""
+        """Raise the reservation of the running job of ``cell`` to ``upper_usd`` dollars; return whether the budget allows
+        it.
+        """
         return self.ledger.top_up(self.running[cell], upper_usd)
 
     def finish(self, message: UnitFinished) -> None:

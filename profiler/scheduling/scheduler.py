@@ -355,7 +355,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _installed(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
-    """Install the handler and return the previous handlers.
+    """Install the handler and return the previous handlers, by signal number; empty outside of the main thread.
 
     Signals that are ignored (``nohup``) or handled by the application keep their handlers, except Ctrl-C.
     """

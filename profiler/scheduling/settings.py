@@ -53,8 +53,10 @@ class RayCluster:
     def of(cls, engine: str, *, ship: bool) -> RayCluster | None:
         """Return the cluster for an engine name: ray://HOST:PORT, ray://auto or ray://local; None for this-machine.
 
+        ``ship`` is the cluster's ``ships_folder``.
+
         Raises:
-            ConfigError: the name is not one of these, or ``ship`` has no effect.
+            ConfigError: the name is not one of these, or ``ship`` is set for this-machine, where it has no effect.
         """
         kind, is_ray, address = engine.partition("ray://")
         if is_ray and not kind:
@@ -180,8 +182,8 @@ class ProfileSettings:
         stops_cut_off: stop if requests continue beyond the template's end (``"cut-off"``), which a longer template fixes.
         on_progress: called after each result.
         on_single_models: called once with the results of the single models, after they were compared.
-        on_note: called with one line if the store's last run had other settings (its results count, and the sampler starts
-            again), and if the workflow, dataset or catalog changed (which results stay valid, and which do not).
+        on_note: called with one line if the store's last run had other settings; its results count, and the sampler starts
+            again. Also called with one line, on which results stay valid, if the workflow, dataset or catalog changed.
         identity: the identity under which results are executed (:func:`~vinelm.profiler.store_identity`); None computes it,
             with the settings of the store.
 

@@ -188,6 +188,7 @@ class RepeatGuard(BaseCallbackHandler):
     """Stops a replay before it repeats a node or tool that must not run twice. LangChain calls it at each start.
 
     Args:
+        policy: the policy of the replayed job.
         names: the nodes and tools that must not run again.
     """
 

@@ -62,7 +62,7 @@ class _ReplayedInvocation:
         return False
 
     def recorded(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> tuple[AIMessage | None, str]:
-        """Return the recorded answer to a prompt, or None if the call must be made, and the prompt's digest."""
+        """Return (the recorded answer to a prompt, or None if the call must be made; the prompt's digest)."""
         digest = prompt_digest(messages, options)
         if not self.policy.is_recorded(self.number):
             return None, digest
@@ -153,6 +153,7 @@ def prompt_digest(messages: Sequence[BaseMessage], options: Mapping[str, Any]) -
 
     Leaves out what may differ between runs: ids of messages and tool calls, and usage and metadata of earlier answers.
 
+    Args:
         messages: the prompt.
         options: the arguments of the call or of ``bind``.
     """

@@ -23,14 +23,17 @@ from vinelm.template.steps import walk
 
 
 class JointStages:
-    """Puts stages that run in the same superstep into the template's order, which paths have."""
+    """Puts stages that run in the same superstep into the template's order, which paths have.
+
+    In all methods, ``stages`` are the stages of a path so far, in order.
+    """
 
     def __init__(self, template: Template) -> None:
         self._template = template
         self._has_some = any(isinstance(step, Parallel) for step in walk(template.steps))
 
     def next_after(self, stages: Sequence[str]) -> tuple[str, ...]:
-        """Return the stages that may follow; empty if the template does not allow these stages."""
+        """Return the stages that may follow ``stages``; empty if the template does not allow these stages."""
         try:
             return tuple(stage.name for stage in self._template.arms_after(stages))
         except TemplateError:
@@ -41,7 +44,7 @@ class JointStages:
         return bool(self.group_after(stages))
 
     def group_after(self, stages: Sequence[str]) -> tuple[str, ...]:
-        """Return the remaining stages of the superstep in which the last of these stages runs."""
+        """Return the remaining stages of the superstep in which the last of these stages runs; empty if there are none."""
         found: list[str] = []
         if not self._has_some:
             return ()
@@ -133,9 +136,15 @@ class ReplayPolicy(UnitPolicy):
         self._counter = Lock()
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return whether the request continues after ``prefix``: by the stop rule and the check's verdict (``finished``).
+        """Return whether the request continues after ``prefix``, according to the stop rule and the workflow's own check.
 
         An earlier answer that passed, but after which the request is known to have continued, does not end it.
+
+        Args:
+            prefix: the models of the invocations so far.
+            finished: whether the workflow's own check accepts the answer.
+            state: the state after the last invocation.
+            arms: ignored.
         """
         goes_on = super().should_continue(prefix, finished, state)
         return goes_on or (len(prefix) < len(self.prefix) and any(self._passed[len(prefix) - 1 : len(prefix)]))
@@ -148,7 +157,7 @@ class ReplayPolicy(UnitPolicy):
         return bool(self.before.invocations) and self._bought_step is None
 
     def locate(self, key: PlaceKey) -> tuple[str, ...]:
-        """Return the path of an invocation, including its model.
+        """Return the models of the path up to and including the invocation that is made at the place ``key``.
 
         Raises:
             StageReachedError: the job ends here.
@@ -223,7 +232,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def drifted(self, what: str) -> BaseException:
-        """Note where the run deviates from its record; return the exception to raise."""
+        """Record ``what``, the first deviation of the run from its record, and return the exception to raise."""
         if self.drift is None:
             self.drift = (
                 f"the replay left its record: {what}: something between the calls gives another result when it runs again, "
@@ -233,7 +242,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def refused(self, name: str) -> BaseException:
-        """Note that a protected node or tool would run again; return the exception to raise."""
+        """Record that the protected node or tool ``name`` would run again, and return the exception to raise."""
         return self._failing(
             f"{name!r} runs before invocation {len(self.prefix)} ({self.stage!r}) and would run again in its replay, which "
             "Workflow(unrepeatable=) forbids: move it behind the last stage, or replace it by a stand-in while profiling"
@@ -246,7 +255,9 @@ class ReplayPolicy(UnitPolicy):
         return number < len(self.before.invocations)
 
     def recorded_call(self, number: int, digest: str) -> RecordedCall:
-        """Return the invocation's recorded call with this prompt, preferring successful calls.
+        """Return the recorded call with this prompt (by its digest) of the invocation at index ``number``.
+
+        Successful calls come first, and equal prompts get their recorded answers one after the other.
 
         Raises:
             StageReachedError: the record has no such call.

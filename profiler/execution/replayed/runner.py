@@ -56,7 +56,7 @@ class ReplayRunner:
         self._app = Application(app, workflow)
         self.signals = workflow.signals
         self.can_go_on = self.template.goes_on_past_ends and bool(self.control.ends)
-        """True if a request can go on below a passed check."""
+        """True if a request can continue after an answer that passed the workflow's own check."""
         self.judging = make_judging(workflow, catalog, backends)
         self.last_error: BaseException | None = None
 

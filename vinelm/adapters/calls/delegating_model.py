@@ -66,7 +66,10 @@ class DelegatingChatModel(BaseChatModel):
 
     @abstractmethod
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
-        """Return a new attempt to call a model; the first attempt is number 0."""
+        """Return attempt number ``number`` (from 0) to answer ``messages``; it is a new object that states which model to call.
+
+        ``options`` are the options of the call, not yet in that model's format.
+        """
 
     async def _aattempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
         """Return a new attempt, like :meth:`_attempt`, without blocking the event loop."""
@@ -165,7 +168,7 @@ class DelegatingChatModel(BaseChatModel):
 
 
 def chunks(model: BaseChatModel, messages: list[BaseMessage], options: Mapping[str, Any]) -> Generator[ChatGenerationChunk]:
-    """Yield the answer in chunks; a model that does not stream yields a single chunk."""
+    """Call ``model`` and yield its answer in chunks; a model that does not stream yields a single chunk."""
     if model.rate_limiter:
         model.rate_limiter.acquire(blocking=True)
     if _streams(model, options, asynchronously=False):

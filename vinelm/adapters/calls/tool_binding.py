@@ -46,7 +46,11 @@ class BoundTools(list[Any]):
 
 
 def aimed(model: BaseChatModel, options: Mapping[str, Any]) -> tuple[BaseChatModel, dict[str, Any]]:
-    """Return the chat model to call and the options of the call, with tools and schema converted to that model's format."""
+    """Return the chat model to call for the chosen ``model``, and the options of the call in that model's format.
+
+    Tools and schema are converted. The returned model may be another object than ``model``, for example one with the
+    application's settings.
+    """
     asked = dict(options)
     target = model
     if not hasattr(model, "_attempt"):  # else it only passes on what is meant for the model that it chooses
@@ -117,7 +121,10 @@ def taken(bind_tools: Callable[..., Any], options: Mapping[str, Any]) -> dict[st
 
 
 def _read_form(tool: Any, strict: bool | None) -> Any:
-    """Convert a tool to OpenAI's format; return a tool that cannot be converted (a provider's built-in tool) unchanged."""
+    """Convert a tool to OpenAI's format; return a tool that cannot be converted (a provider's built-in tool) unchanged.
+
+    ``strict`` is LangChain's: whether arguments must match the schema exactly; None leaves it open.
+    """
     try:
         return convert_to_openai_tool(tool, strict=strict)
     except (TypeError, ValueError):
@@ -125,7 +132,11 @@ def _read_form(tool: Any, strict: bool | None) -> Any:
 
 
 def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
-    """Return the chat model inside a binding or at the start of a parsing chain, and the arguments bound to the model."""
+    """Return the chat model inside a binding or at the start of a parsing chain, and the arguments bound to the model.
+
+    ``method`` is the name of the method that returned ``bound``, for the message of the :class:`WorkflowError` if it has no
+    chat model.
+    """
     if isinstance(bound, RunnableSequence):
         bound = bound.first
     options: dict[str, Any] = {}

@@ -111,7 +111,10 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, on_error: OnError) -> ExtendedModelResponse[Any]:
-    """Return the response with the path's update by ``scope``, the invocation; without it if VineLM's own code fails."""
+    """Return the response together with the update of the path that ``scope``, the invocation, has made.
+
+    The update is left out if the run keeps the path itself, or if VineLM's own code fails.
+    """
     if isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
     with scope.noting("the path's entry", may_raise=on_error == "raise"):

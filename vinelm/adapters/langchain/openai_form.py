@@ -42,7 +42,10 @@ _ENDS: Mapping[str, str] = MappingProxyType(
 
 
 def asked_of(chat: BaseChatModel, body: Mapping[str, Any]) -> tuple[list[BaseMessage], dict[str, Any]]:
-    """Return the messages and the LangChain options of a call, converted from the body of an OpenAI request."""
+    """Return the messages and the LangChain options of a call, converted from ``body``, the body of an OpenAI request.
+
+    Tools are bound with the ``bind_tools`` of ``chat``.
+    """
     if body.get("stream") and (body.get("n") or 1) > 1:
         raise WorkflowError("a stream has one answer: leave out n, or stream", code=UNSUPPORTED_CALL)
     # A turn that only calls tools has no content, and the SDK's own objects leave it out.
@@ -162,7 +165,7 @@ def _last(answer: OpenAIAnswer, ends: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def events(answer: OpenAIAnswer, chunks: Iterator[Any]) -> Iterator[bytes]:
-    """Yield the events of a streamed answer; a failure is reported as the last event."""
+    """Yield a streamed answer as server-sent events, as bytes; a failure is reported as the last event."""
     ends: dict[str, Any] = {}
     try:
         for chunk in chunks:
@@ -174,7 +177,7 @@ def events(answer: OpenAIAnswer, chunks: Iterator[Any]) -> Iterator[bytes]:
 
 
 async def aevents(answer: OpenAIAnswer, chunks: AsyncIterator[Any], *, tells: bool = True) -> AsyncIterator[bytes]:
-    """Yield the events of a streamed answer, like :func:`events`, without blocking the event loop.
+    """Yield a streamed answer as server-sent events, like :func:`events`, without blocking the event loop.
 
     With ``tells=False`` a failure is raised instead of being reported as the last event.
     """
@@ -204,6 +207,9 @@ def told(error: VineLMError) -> dict[str, Any]:
 
 
 def error_body(status: int, message: str, code: str = "bad_request", param: str | None = None) -> dict[str, Any]:
-    """Return the body of an error in OpenAI's format, for a response with this HTTP status."""
+    """Return the body of an error in OpenAI's format, for a response with this HTTP status.
+
+    ``code`` and ``param`` are OpenAI's fields of these names; ``param`` is the request's field that is wrong.
+    """
     kind = "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

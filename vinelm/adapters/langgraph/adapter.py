@@ -119,12 +119,13 @@ class GraphInterface(OneProcess):
             fn: function, method or callable object, sync or async, that returns what any node returns. Without it a decorator
                 is returned.
             state: the state's type; needed if ``fn`` does not annotate its first parameter.
-            default: the model that runs without a plan; by default what the template declares. ``"skip"`` leaves an
-                optional stage out.
+            default: the model that runs without a plan; by default what the template declares. ``"skip"`` leaves an optional
+                stage out.
             optional: plans may skip the stage: ``fn`` is not called, and the state stays unchanged.
             eager: finds calls of read-only tools in the text that the model writes, such as a program, so that they start while
-                it still streams (docs/tools.md): called with the state as an answer begins, it returns a function that takes
-                the next piece and returns the ``(tool, arguments)`` that this piece completes. Its exceptions are ignored.
+                it still streams (docs/tools.md). It is called with the state as an answer begins, and returns a function. This
+                function takes the next piece of text and returns the ``(tool, arguments)`` that this piece completes. Its
+                exceptions are ignored.
             deterministic: equal calls may share an answer at any temperature: ``batch``, ``profile`` and ``replay`` buy it once
                 (docs/batch.md#equal-calls). Calls at temperature 0 always do.
             cache: where served calls look for the answer of an equal call, which then costs $0: any LangChain cache, or a
@@ -234,7 +235,7 @@ class GraphInterface(OneProcess):
                 branch, the default is END if END is among its places; without ``end``, the plan never ends the request there.
             to: the places of a branch, as in ``add_conditional_edges``: names of nodes, or ``{verdict: name}``.
             times: the maximum number of times that the edge leads to a place other than ``end`` in one run, >= 1, for all
-                places or by place; by default what the template allows, and 25 if no template is known.
+                places or by place. The default is what the template allows, or 25 if no template is known.
 
         Raises:
             WorkflowError: ``fn`` cannot be wrapped, or the arguments do not fit together.
@@ -439,7 +440,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.tools.held_at, self.tools.outside = ahead.at, ahead.outside
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False, optional: bool = False) -> None:
-        """Declare a stage.
+        """Declare the stage ``name`` with its default model; None if it has none.
 
         Pass ``is_agent`` if a middleware runs the stage, ``optional`` if its node is wrapped and may be skipped.
 

@@ -41,10 +41,10 @@ def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
 def with_graph_exits(template: Template, graph: Any) -> Template:
     """Return the template in which a stage is answerable only if the graph lets a request end after it.
 
-    A request can end after a stage if a ``vine.route`` is between the stage and the next stage, or if no stage follows. An
-    edge of the application's own that leads to END or to another stage also counts, though only the application can end the
-    request there: if the graph has no ``vine.route``, after the last stage, and if the template branches. The answer that an
-    exit's optional stages and judges receive counts as well (:meth:`~vinelm.Template.held_before`).
+    A request can end after a stage if a ``vine.route`` is between the stage and the next stage, or if no stage follows. An edge
+    of the application's own that leads to END or to another stage also counts in three cases: if the graph has no
+    ``vine.route``, after the last stage, and if the template branches. Only the application can end the request there. The
+    answer that an exit's optional stages and judges receive counts as well (:meth:`~vinelm.Template.held_before`).
 
     Args:
         template: The workflow's shape.

@@ -61,8 +61,8 @@ def stated_context(workflow: Workflow, request: Request, run: RunContext, app: A
 def apart(app: Any, stated: dict[str, Any], thread_id: str) -> tuple[Any, dict[str, Any]]:
     """Return the application with a separate checkpointer for one run, and the run's ``configurable``.
 
-    The application's checkpointer would keep each run's states, or mix the states of a thread. ``thread_id`` is used if the
-    workflow sets none.
+    The application's checkpointer would keep each run's states, or mix the states of a thread. ``thread_id`` is used if
+    ``stated``, the workflow's ``configurable``, sets none.
     """
     return copied(app, checkpointer=InMemorySaver()), {"thread_id": thread_id, **stated}
 

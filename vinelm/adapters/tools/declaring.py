@@ -350,6 +350,13 @@ class _Call:
     """The record of one call that the application makes. If the call writes, nothing is prefetched while it runs.
 
     The caller sets ``result``, and ``is_ok`` if the call succeeds, before :meth:`end`.
+
+    Args:
+        calls: the tool's calls.
+        memory: the prefetched reads of the run.
+        tool: the tool object that is called.
+        key: the same text for equal calls.
+        plain: the call's arguments as JSON values.
     """
 
     __slots__ = ("_calls", "_memory", "_read", "_write", "is_ok", "result")

@@ -148,7 +148,7 @@ class ReadAhead:
             choose: :meth:`vinelm.policies.Policy.speculated` with the arguments before the candidates already set.
             tools: the tools that may be prefetched here, by name.
             fixed: calls that the graph itself may make.
-            context: the context variables with which they run; None takes a copy of the current ones.
+            context: the context variables with which the prefetches run; None takes a copy of the current ones.
         """
         if self.speculation is None or not tools:
             return
@@ -307,7 +307,9 @@ class ReadAhead:
         return True
 
     def ended(self, read: Read, result: Any, *, is_ok: bool) -> None:
-        """Record the end of a call that the application made itself."""
+        """Record that a call which the application made itself has ended with ``result``, and whether it succeeded
+        (``is_ok``).
+        """
         self._tell(self._event(read, result, is_ok=is_ok))
 
     # -- writes, and the end -------------------------------------------------------------------------------------
@@ -323,7 +325,9 @@ class ReadAhead:
         return token
 
     def end_write(self, scope: Scope, token: object) -> None:
-        """End the write ``token``, and drop the prefetched reads again, since they may be out of date."""
+        """End the write ``token`` with this scope (see :meth:`begin_write`), and drop the prefetched reads again, since they
+        may be out of date.
+        """
         for memory in {self, *(self.box.write_ends(token) if scope == "all" else ())}:
             memory.write_ends(token)
 
@@ -335,7 +339,7 @@ class ReadAhead:
         self._tell_dropped()
 
     def write_ends(self, token: object) -> None:
-        """Drop prefetched reads, and allow new reads again."""
+        """Drop prefetched reads, and allow new reads again unless a write other than ``token`` is in flight."""
         with self._lock:
             self._writing.discard(token)
             self._drop_all()
@@ -393,7 +397,10 @@ class ReadAhead:
             self._tell(self._event(one, one.shadow.result.result() if is_ok else None, is_ok=is_ok, is_used=False))
 
     def _event(self, read: Read, result: Any, *, is_ok: bool = True, is_used: bool = True) -> ToolEvent | None:
-        """Return the event of a call, with arguments and result; None if no observer, predictor or recorder would get it."""
+        """Return the event of a call, with arguments and, if it succeeded, its result; None if nothing would receive events.
+
+        Receivers are observers, the predictor and the recorder. ``is_used`` is False for a prefetch that no call has used.
+        """
         if not self.box.observers.observers and self.box.candidates is None and self.box.recorder is None:
             return None
         values: dict[str, Any] = {"arguments": read.arguments}
@@ -456,7 +463,7 @@ class ReadAhead:
             self._undeclared[token] = Read(tool, key, "authoritative", plain, 0.0, None, self.now())
 
     def undeclared_ends(self, token: object, result: Any, *, is_ok: bool) -> None:
-        """Record that an undeclared tool's call has ended."""
+        """Record that the undeclared tool's call ``token`` has ended with ``result``, and whether it succeeded (``is_ok``)."""
         read = self._undeclared.pop(token, None)
         if read is None:
             return

@@ -99,13 +99,14 @@ def launch(
     guard: CallGuard | None,
     context: Context,
 ) -> Shadow | None:
-    """Start a call of the undeclared ``tool``, which pays ``usd`` dollars with a permit of ``guard``.
+    """Start a call of the undeclared ``tool`` with ``args`` and ``kwargs``, which pays ``usd`` dollars with a permit of
+    ``guard``.
 
     Returns None if no thread is free or the tool cannot be called this way.
 
     The call sees ``context`` (of the node whose model is called) and its ``configurable``, but no callbacks and nothing of
-    LangGraph: code that uses the stream writer, the store or an interrupt fails, and the application's own call then runs
-    normally.
+    LangGraph. Code that uses the stream writer, the store or an interrupt therefore fails, and the application's own call then
+    runs normally.
     """
     loop = _running_loop() if code.is_async else None
     if loop is None and not (code.is_sync and _THREADS.acquire(blocking=False)):

@@ -193,7 +193,8 @@ class ToolBox:
             self.counts[what] += 1
 
     def write_begins(self, token: object) -> list[Any]:
-        """Record the start of a write that makes the reads of all runs stale, including runs that begin meanwhile.
+        """Record the start of the write ``token``, which makes the reads of all runs stale, including runs that begin
+        meanwhile.
 
         Returns the :class:`ReadAhead` of each run in progress.
         """
@@ -202,7 +203,7 @@ class ToolBox:
             return list(self.live)
 
     def write_ends(self, token: object) -> list[Any]:
-        """Record the end of a write; return the :class:`ReadAhead` of each run in progress."""
+        """Record the end of the write ``token``; return the :class:`ReadAhead` of each run in progress."""
         with self._lock:
             self.writing.discard(token)
             return list(self.live)

@@ -104,7 +104,7 @@ class RequestAccount:
     async def open(self, begun: Beginning, *, is_async: bool) -> None:
         """Find the request's account by the run's beginning ``begun``, and report what its earlier runs have paid.
 
-        Does nothing if the account is already open.
+        Does nothing if the account is already open. ``is_async`` uses the checkpointer's asynchronous methods.
         """
         found = await self._accounts.find(begun, is_async=is_async)
         with self._lock:
@@ -197,7 +197,10 @@ class RequestAccount:
         return not self._due_usd and not self._writes
 
     async def settle(self, *, is_async: bool) -> None:
-        """Write the real cost of an invocation's calls to the account, after the invocation has returned or failed."""
+        """Write the real cost of an invocation's calls to the account, after the invocation has returned or failed.
+
+        ``is_async`` uses the checkpointer's asynchronous methods.
+        """
         if is_async and self._writes:
             # These first: a write that fails puts its dollars back into what is due, which is written below.
             await asyncio.gather(*self._writes, return_exceptions=True)
@@ -225,7 +228,7 @@ class RequestAccount:
             self._due_usd += max(usd, 0.0)
 
     def _write_later(self, usd: float, begun: Beginning | None) -> bool:
-        """Schedule the write on the running event loop, and return whether there is such a loop.
+        """Schedule the write of ``usd`` dollars on the running event loop, and return whether there is such a loop.
 
         A node that blocks the loop cannot call the loop's checkpointer itself.
         """

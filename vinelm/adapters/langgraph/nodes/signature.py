@@ -76,7 +76,14 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @dataclass(frozen=True, slots=True)
 class InjectedParameters:
-    """Which parameters of :data:`INJECTED` a function takes, its state type and its return type (None if unknown)."""
+    """Properties of an application's function.
+
+    Attributes:
+        names: the parameters of :data:`INJECTED` that the function takes.
+        state: the type of its state; None if unknown.
+        returns: its return type; None if unknown.
+        is_async: whether it is a coroutine function.
+    """
 
     names: tuple[str, ...]
     state: type | None
@@ -85,7 +92,7 @@ class InjectedParameters:
 
 
 def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ...]) -> InjectedParameters:
-    """Return which of the parameters named in ``known`` the function ``fn`` takes, with the types of its state and its result.
+    """Return which of the parameters named in ``known`` the application's function ``fn`` takes, and its types.
 
     Raises:
         WorkflowError: LangGraph or VineLM cannot call ``fn``; its message begins with ``label``.
@@ -140,7 +147,7 @@ def _hint(fn: Callable[..., Any], name: str) -> Any:
     """Return the type in an annotation of ``fn``, for the parameter ``name`` or for "return"; None if there is none or it is
     unknown.
 
-    It is resolved alone, since other annotations may need imports made only for type checkers.
+    The annotation is resolved alone, since other annotations may need imports made only for type checkers.
     """
     raw = getattr(fn, "__annotations__", {}).get(name)
     if raw is None:

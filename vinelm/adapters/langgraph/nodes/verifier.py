@@ -160,7 +160,7 @@ def read_label(text: str, labels: Sequence[str]) -> str:
 
 
 def _field(text: str, key: str) -> Any:
-    """Return the value of a key in a JSON object; None if it lacks the key or is not an object."""
+    """Return the value of a key in ``text``, an object in JSON; None if the key is missing or the text is not valid JSON."""
     try:
         return json.loads(text).get(key)
     except ValueError:

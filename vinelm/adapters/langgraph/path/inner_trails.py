@@ -93,7 +93,8 @@ class InnerTrails:
         self._lock = Lock()
 
     def begin(self, config: RunnableConfig | None) -> tuple[InnerTrail, PathValue | None] | None:
-        """Return a trail for a run whose first call is inside a subgraph, and the path that it resumes (None: a new run).
+        """Return a trail for a run whose first call is inside a subgraph, and the path that the run resumes, which is None for
+        a new run.
 
         Returns None if the run has no thread or no checkpointer, since it cannot be resumed.
         """
@@ -126,5 +127,8 @@ class InnerTrails:
 
 
 def _of(saver: Any, kept: tuple[Callable[[], Any], InnerTrail] | None) -> InnerTrail | None:
-    """Return the kept trail if it belongs to this checkpointer; None if it is of a deleted checkpointer with the same id."""
+    """Return the trail of ``kept`` if it belongs to this checkpointer; None if there is none or it belongs to another one.
+
+    ``kept`` is (a function that returns the trail's checkpointer, the trail). A deleted checkpointer may have had the same id.
+    """
     return kept[1] if kept is not None and kept[0]() is saver else None

@@ -119,7 +119,11 @@ class RunOutcomes:
     def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
         """Report the outcomes of ``path`` to the policy, and return notes of the outcomes that the stored path lacks.
 
-        Without ``config`` the last invocation gets an empty outcome, because its node has not ended.
+        Args:
+            config: LangGraph's config of the node. If None, the last invocation gets an empty outcome, because its node has not
+                ended.
+            path: models of the invocations so far. If empty, another request begins, and all recorded outcomes are removed.
+            value: the stored path; None if there is none.
         """
         if not path:
             self.forget()
@@ -131,7 +135,7 @@ class RunOutcomes:
         return self.notes(value)
 
     def notes(self, value: PathValue | None) -> list[Note]:
-        """Return notes of the outcomes that the stored path lacks, to be written with the running node's update."""
+        """Return notes of the outcomes that ``value``, the stored path, lacks, to be written with the running node's update."""
         models, stored = models_of(value), shown_of(value)
         with self._lock:
             known = [self._shown.get(models[: k + 1]) for k in range(len(models))]

@@ -176,7 +176,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         self.waiting[node.task] = node, [*self.waiting_of(node), *written]
 
     def waiting_of(self, node: Execution | None) -> list[Entry | Note]:
-        """Return the pending writes of a node's current attempt."""
+        """Return the pending writes of ``node``, a node's current attempt; empty if there are none."""
         known, written = (None, []) if node is None else self.waiting.get(node.task, (None, []))
         return written if known == node else []
 
@@ -244,10 +244,10 @@ def is_new_request(
 
     A ``request_id`` other than the path's means a new request. Otherwise the template decides. Its root stage starts a new
     request if that stage cannot follow the path. On a closed path the root stage always starts a new request, unless the
-    request is known to be the same: by its id, or because the run that wrote the path is still running (LangGraph closes
-    channels in the middle of a run if only Sends are left). Every other stage continues the path. If the template branches,
-    several stages may begin a request, and a run in progress never begins another request. Without a template, a closed path
-    means a new request.
+    request is known to be the same. It is known by its id, or because the run that wrote the path is still running
+    (``is_same_run``); LangGraph closes channels in the middle of a run if only Sends are left. Every other stage continues the
+    path. If the template branches, several stages may begin a request, and a run in progress never begins another request.
+    Without a template, a closed path means a new request.
     """
     if value is None or not value["path"]:
         return True
@@ -376,7 +376,11 @@ def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
 
 
 def with_waiting(value: PathValue | None, channel: PathChannel, own: list[Entry | Note]) -> PathValue | None:
-    """Return the path with a node's pending writes ``own`` applied, as the path will be after the node's superstep."""
+    """Return the path ``value`` with a node's pending writes ``own`` applied, as the path will be after the node's superstep;
+    None if it is still empty.
+
+    ``channel`` is the path's channel, of which a copy applies the writes.
+    """
     if not own:
         return value
     twin = channel.copy()

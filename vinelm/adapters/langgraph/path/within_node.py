@@ -60,8 +60,8 @@ def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
 class ThreadPaths:
     """Keeps the path channels of runs whose graph has none, so that resumed runs continue their path.
 
-    They are kept by checkpointer and thread, since tenants with separate checkpointers may use the same thread names. They
-    exist in this process only: a graph that other processes resume must have the channel itself. Thread-safe.
+    The channels are keyed by checkpointer and thread, since tenants with separate checkpointers may use the same thread names.
+    They exist in this process only: a graph that other processes resume must have the channel itself. Thread-safe.
 
     Args:
         bound: the maximum number of threads to keep, at least 1; the least recently used thread is dropped.

@@ -116,7 +116,10 @@ class DefaultRuns:
         """Return a run for a single invocation, if the request's own run is unknown.
 
         If the request has a cap, or may have one, the run refuses every call. An account that the request shares with other
-        requests must also authorize the call. Raises the error if failures are configured to be raised.
+        requests must also authorize the call. Raises ``error``, the failure, if failures are configured to be raised.
+
+        ``config`` and ``runtime`` are LangGraph's at the call, as far as known. ``objective`` is used if the call's context has
+        none.
         """
         if self._settings.on_error == "raise":
             raise error
@@ -151,8 +154,8 @@ class DefaultRuns:
     ) -> InvocationScope:
         """Return an invocation on the default model, without observers, since an observer may have caused the failure.
 
-        ``prefix`` has the models of the request's path before the invocation. Raises ``error`` if failures are configured to be
-        raised.
+        ``prefix`` has the models of the request's path before the invocation. If ``run`` is None, :meth:`default_run` makes
+        one. Raises ``error`` if failures are configured to be raised.
         """
         if self._settings.on_error == "raise":
             raise error
@@ -166,7 +169,8 @@ class DefaultRuns:
         return InvocationScope(self._settings.models, ObserverGroup(), run, stage, run.path)
 
     def stand_in(self, error: Exception, what: str, objective: Objective | None) -> DefaultPolicy:
-        """Return a policy that only serves default models, and charges each call's maximum cost to a per-request cap.
+        """Return a policy that only serves default models, and charges each call's maximum cost to a per-request cap of
+        ``objective``.
 
         ``what`` names the part of VineLM that failed. Raises ``error`` if failures are configured to be raised.
         """
@@ -188,7 +192,10 @@ def _carried(runtime: Runtime[Any] | None) -> RunContext | None:
 
 
 def _context(carried: RunContext, objective: Objective | None, config: RunnableConfig | None) -> RunContext:
-    """Return a context for a call for which no run was found, with only the settings that accounts and caps need."""
+    """Return a context for a call for which no run was found, with only the settings that accounts and caps need.
+
+    The settings are those of ``carried``; ``objective`` is used if it has none.
+    """
     return RunContext(
         objective=carried.objective or objective,
         policy=carried.policy,

@@ -215,7 +215,11 @@ class InvocationScope(OneProcess):
     def noting(
         self, what: str, *, may_raise: bool = True, passes: tuple[type[Exception], ...] = ()
     ) -> AbstractContextManager[None]:
-        """Catch errors of VineLM's own code in the block and record them in the trace, as :meth:`GraphRun.noting` does."""
+        """Catch errors of VineLM's own code in the block and record them in the trace, as :meth:`GraphRun.noting` does.
+
+        Errors are raised instead if their type is in ``passes``, or if failures are configured to be raised and ``may_raise``
+        is true.
+        """
         return self._run.noting(what, self.path[:-1], self.stage, may_raise=may_raise, passes=passes)
 
     def entry(self) -> Entry:

@@ -41,7 +41,8 @@ class ReadsFinder:
         return reads
 
     def guard(self, name: str) -> CallGuard | None:
-        """Return the guard that authorizes the cost of a tool call outside of this adapter's runs; None if there is none.
+        """Return the guard that authorizes the cost of a call of the tool ``name`` outside of this adapter's runs; None if
+        there is none.
 
         Such a call belongs to the run of another ``VineLM``, whose cap still applies, or to no run.
 

@@ -123,9 +123,10 @@ class RunRegistry:
         return run
 
     def begun(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the run of a node, even of one inside a subgraph, whose channels do not identify the run. Records nothing.
+        """Return the run with the channels ``opening`` or LangGraph's object ``control``, like :meth:`known`, but record
+        nothing.
 
-        Returns None if no such run has begun.
+        Also finds the run of a node inside a subgraph, whose channels do not identify the run. None if no such run has begun.
         """
         run: GraphRun | None = None if opening is None else opening.owned.get(self)
         return run or self._by_control.get(id(control)) or self._kept.get(id(control))
@@ -513,7 +514,11 @@ class RunFinder:
         return RunPath(run, *path_of(value))
 
     def run_here(self, config: RunnableConfig | None, runtime: Runtime[Any] | None, objective: Objective | None) -> GraphRun:
-        """Return the run around a call whose position is in no channel of the root graph; create it if needed."""
+        """Return the run around a call whose position is in no channel of the root graph; create it if needed.
+
+        ``config`` and ``runtime`` are LangGraph's at the call; None outside of a graph. ``objective`` is used for a run whose
+        context has none.
+        """
         carried = carried_by(None if runtime is None else runtime.context)
         channel = None if config is None else channel_of(config)
         opening = None if channel is None else channel.opening
@@ -558,7 +563,10 @@ class RunFinder:
         config: RunnableConfig | None,
         objective: Objective | None = None,
     ) -> RunContext:
-        """Return the context ``carried``, completed with what is known of the run, such as its arrival time."""
+        """Return the context ``carried``, completed with what is known of the run, such as its arrival time.
+
+        ``opening`` are the run's channels. ``objective`` is used if ``carried`` has none.
+        """
         settings, known = self.settings, dict[str, Any]()
         if carried.objective is None and objective is not None:
             known["objective"] = objective

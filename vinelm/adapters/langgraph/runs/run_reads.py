@@ -147,7 +147,11 @@ def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
 def _fixed(
     tools: Mapping[str, DeclaredTool], run: GraphRun, prefix: tuple[str, ...], state: Mapping[str, Any]
 ) -> list[ToolCandidate]:
-    """Return the calls of tools with ``ahead=`` that may come right after this invocation, with the plan's probabilities."""
+    """Return the calls of tools with ``ahead=`` that may come right after an invocation, with the plan's probabilities.
+
+    ``prefix`` has the models of the path up to the invocation; ``state`` is the state before it, from which arguments are
+    computed.
+    """
     found = []
     for name, tool in tools.items():
         chance = None if tool.fixed is None else run.policy.comes_next(prefix, tool.fixed.before)

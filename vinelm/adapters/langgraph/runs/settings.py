@@ -43,8 +43,8 @@ class AdapterSettings:
         priorities: for each stage, the number added to its calls' priority.
         agains, ends: the places to which the wrapped edges lead if the request continues, and if the policy ends it.
         has_finish: whether the application asked for the node that returns an earlier answer.
-        returns_earlier: whether a request that the policy ends can return an earlier answer than the last one: answers are
-            declared, the finish node was requested, and the policy can end requests, but never directly at END.
+        returns_earlier: whether a request that the policy ends can return an earlier answer than the last one. It can if
+            answers are declared, the finish node was requested, and the policy can end requests, but never directly at END.
     """
 
     def __init__(

@@ -97,7 +97,10 @@ def _remedy(before: str, after: str) -> str:
 
 
 def _leads_back(pairs: set[tuple[str, str]], before: str, after: str) -> bool:
-    """Return whether the stage ``before`` can be reached again from the stage ``after``."""
+    """Return whether the stage ``before`` can be reached again from the stage ``after``.
+
+    ``pairs`` has every (stage, stage that may follow it).
+    """
     waiting = [after]
     for at in waiting:  # grows while it is read
         waiting += [then for here, then in pairs if here == at and then not in waiting]

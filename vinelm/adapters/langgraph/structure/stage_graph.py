@@ -111,9 +111,10 @@ class NodeGraph:
             waiting += [t for t in targets if t not in waiting and t != END and t not in self._stage_of]
 
     def _outcomes(self, nodes: Collection[str]) -> dict[Together, frozenset[Bound]]:
-        """Return the supersteps that may follow nodes that run together, each with the limits that apply on the way there.
+        """Return the supersteps that may follow nodes that run together, each with the ``times=`` limits of the routes that
+        lead to it.
 
-        If a superstep can be reached in several ways, only limits on all of these ways apply.
+        If several routes through the graph lead to a superstep, only the limits that all of them share apply.
         """
         sets = [self._behind(node, 0, frozenset()) for node in nodes]
         if len(nodes) > 1 and len({self._stage_of.get(node) for node in nodes}) == 1:  # one stage in several nodes: one runs
@@ -133,9 +134,10 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """Return the combinations of stages that may follow a node: all of its choices are made, each with one target.
+        """Return the combinations of stages that may start after a node, each with the limits of the routes that lead to it.
 
-        ``steps`` is the number of tools passed so far, this node included; ``seen`` are the nodes before it.
+        A node may have several choices, such as parallel edges; in each combination every choice has one target. ``steps`` is
+        the number of tools passed so far, this node included; ``seen`` are the nodes before it.
         """
         sets: list[dict[_Timed, frozenset[Bound]]] = []
         for choice in self._choices.get(node, ()):
@@ -166,7 +168,15 @@ def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[
 
 
 def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
-    """Return the stages that start together for each combination of one entry of every set, with these entries' limits."""
+    """Combine the sets: for each way to pick one entry from every set, map the union of the picked stages to the union of their
+    limits.
+
+    A stage that was picked several times keeps the smallest number of tools before it. If several picks give the same stages,
+    only the limits that all of them share remain.
+
+    Raises:
+        WorkflowError: there are too many combinations.
+    """
     found: dict[_Timed, frozenset[Bound]] = {}
     n_ways = 1
     for one in sets:

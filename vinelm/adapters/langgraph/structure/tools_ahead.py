@@ -193,7 +193,9 @@ class _GraphTools:
         return found
 
     def _is_open(self, node: str, holders: set[str]) -> bool:
-        """Return whether one of ``holders``, the nodes that call a tool, comes right after ``node``, without other code."""
+        """Return whether one of ``holders``, the nodes that call a tool, is ``node`` or comes right after it, without other
+        code between them.
+        """
         if node not in self._held:  # a task of LangGraph's functional API: its entrypoint is the only node
             return len(self._held) == 1
         if any(self._held[name].wraps for name in holders):
