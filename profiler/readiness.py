@@ -348,13 +348,22 @@ def _inputs(workflow: Workflow) -> CheckItem:
 
 
 def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterator[CheckItem]:
-    """Yield the checks of a scripted run. If a tool refuses the scripted arguments, run again without that tool."""
+    """Yield the checks of a scripted run.
+
+    If a tool refuses the scripted arguments, run again without that tool. If the application seems to have misread an answer,
+    run again with answers of the JSON form that its prompts describe.
+    """
     refused: list[str] = []
+    misread: list[CheckItem] | None = None
     while True:
         items = list(_one_run(units, request, refused, backend))
         refusal = None if all(item.is_ok for item in items) else tool_refusal(units.last_error)
         if refusal is None or refusal.tool in backend.untried:
-            yield from items
+            is_misread = any(item.is_doubtful and item.name == "dry run" for item in items)
+            if is_misread and misread is None:
+                misread, backend.fills_prompts = items, True
+                continue
+            yield from misread if is_misread and misread is not None else items
             return
         backend.untried.add(refusal.tool)
         refused.append(f"the tool {refusal.tool!r} refused the script's arguments ({_placed(refusal.error)})")
@@ -539,6 +548,8 @@ class ScriptedBackend:
         """Tools that are not called."""
         self.has_written = False
         """Whether it has answered a prompt with free text since the run began, which an application may misread."""
+        self.fills_prompts = False
+        """Whether an answer has the JSON form that its prompt describes in words or by an example."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """Return a chat model for one stage invocation that gives the scripted answers."""

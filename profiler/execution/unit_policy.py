@@ -34,7 +34,7 @@ class UnitPolicy(ForcedPolicy):
         """The state before the nodes that follow the loop, where the workflow's own check passed the answer."""
         self.answered = 0
         """How many interrupts of the graph were answered."""
-        self._stage_ended_s = self.clock.now()
+        self._stage_began_s = self._stage_ended_s = self.clock.now()
         self._boundary_s: float | None = None
 
     def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
@@ -55,6 +55,8 @@ class UnitPolicy(ForcedPolicy):
 
     def record(self, invocation: Invocation) -> None:
         """Record the invocation and when it ended."""
+        began_s = self.clock.now() - invocation.latency_s
+        self._stage_began_s = min(self._stage_began_s, began_s) if self.invocations else began_s
         super().record(invocation)
         self._stage_ended_s = self.clock.now()
 
@@ -78,6 +80,7 @@ class UnitPolicy(ForcedPolicy):
             request_id=self.request_id,
             prefix=self.prefix,
             stage=self.stage,
+            span_s=self._stage_ended_s - self._stage_began_s if self.stage in self.template.per_node else None,
             success=success,
             stopped=stopped,
             tool_latency_s=max(end_s - self._stage_ended_s, 0.0) if self.invocations else 0.0,

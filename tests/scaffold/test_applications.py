@@ -218,7 +218,21 @@ APPS = {  # name: (source, what is named, stages, the questions that remain)
     "a node that calls its model for each part": (
         f'{LLM}def write(state: State):\n    parts = [llm.invoke(part).text for part in state["question"].split()]\n'
         '    return {"answer": parts[-1]}\ngraph = one_node("write", write).compile()',
-        "graph", ["write"], [TURNS],
+        "graph", ["write"], [],
+    ),
+    "a node that makes its agent when it runs": (
+        f'from langchain.agents import create_agent\n{LLM}def write(state: State):\n'
+        '    said = create_agent(llm, tools=[lookup]).invoke({"messages": [("user", state["question"])]})\n'
+        '    return {"answer": said["messages"][-1].text}\ngraph = one_node("write", write).compile()',
+        "graph", ["write"], [],
+    ),
+    "a node whose class makes a graph": (
+        f'{LLM}class Helper:\n    def find(self, state: State):\n        return {{"draft": self.asked(state["question"])}}\n'
+        '    def asked(self, text):\n        return llm.invoke(text).text\n'
+        'class Editor:\n    def write(self, state: State):\n        return {"answer": self._made().invoke(state)["draft"]}\n'
+        '    def _made(self):\n        return one_node("find", Helper().find).compile()\n'
+        'graph = one_node("write", Editor().write).compile()',
+        "graph", ["write"], [],
     ),
     "tools with a fallback": (
         f'{LLM}bound = llm.bind_tools([lookup])\n'

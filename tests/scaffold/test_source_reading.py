@@ -67,30 +67,30 @@ def test_an_inbox_is_answered_by_what_it_allows(graph):
 
 
 @pytest.mark.parametrize(
-    ("body", "repeats"),
+    ("body", "in_loop"),
     [
-        ("return llm.invoke(1)", False),
-        ("if state:\n    return llm.invoke(1)\nreturn llm.invoke(2)", False),
-        ("if state:\n    a = llm.invoke(1)\nelse:\n    a = helper(2)\nreturn a", False),
-        ("shop.invoke(1)\nreturn llm.invoke(shop.invoke(2))", False),
-        ("for one in state:\n    shop.invoke(one)\nreturn llm.invoke(1)", False),
+        ("return llm.invoke(1)", None),
+        ("if state:\n    return llm.invoke(1)\nreturn llm.invoke(2)", None),
+        ("if state:\n    a = llm.invoke(1)\nelse:\n    a = helper(2)\nreturn a", None),
+        ("shop.invoke(1)\nreturn llm.invoke(shop.invoke(2))", None),
+        ("for one in state:\n    shop.invoke(one)\nreturn llm.invoke(1)", None),
         ("for one in state:\n    llm.invoke(one)", True),
         ("while not llm.invoke(1):\n    pass", True),
         ("return [chain.invoke(one) for one in state]", True),
-        ("llm.invoke(1)\nreturn chain.invoke(2)", True),
-        ("llm.invoke(1)\nreturn helper(2)", True),
-        ("try:\n    return llm.invoke(1)\nexcept ValueError:\n    return llm.invoke(2)", True),
-        ('model = llm.bind(stop="x")\nmodel.invoke(1)\nreturn model.invoke(2)', True),
-        ("for _ in state:\n    try:\n        return llm.invoke(1)\n    except ValueError:\n        pass", False),
-        ("while True:\n    try:\n        a = llm.invoke(1)\n    except ValueError:\n        continue\n    return a", False),
+        ("llm.invoke(1)\nreturn chain.invoke(2)", False),
+        ("llm.invoke(1)\nreturn helper(2)", False),
+        ("try:\n    return llm.invoke(1)\nexcept ValueError:\n    return llm.invoke(2)", False),
+        ('model = llm.bind(stop="x")\nmodel.invoke(1)\nreturn model.invoke(2)', False),
+        ("for _ in state:\n    try:\n        return llm.invoke(1)\n    except ValueError:\n        pass", None),
+        ("while True:\n    try:\n        a = llm.invoke(1)\n    except ValueError:\n        continue\n    return a", None),
         ("for _ in state:\n    a = llm.invoke(1)\n    if a:\n        return a", True),
-        ("prompt = PromptTemplate.from_template('{a}')\nreturn llm.invoke(prompt.invoke({'a': 1}))", False),
-        ("made = PromptTemplate.from_template('{a}') | llm\nmade.invoke(1)\nreturn made.invoke(1)", True),
+        ("prompt = PromptTemplate.from_template('{a}')\nreturn llm.invoke(prompt.invoke({'a': 1}))", None),
+        ("made = PromptTemplate.from_template('{a}') | llm\nmade.invoke(1)\nreturn made.invoke(1)", False),
     ],
 )
-def test_nodes_that_may_call_a_model_again(graph, body, repeats):
-    assert repeating_nodes(graph(body), ["node"]) == (["node"] if repeats else [])
+def test_nodes_that_may_call_a_model_again(graph, body, in_loop):
+    assert repeating_nodes(graph(body), ["node"]) == ({} if in_loop is None else {"node": in_loop})
 
 
 def test_a_coroutine_is_read_like_a_function(graph):
-    assert repeating_nodes(graph("for one in state:\n    await llm.ainvoke(one)", "async def"), ["node"]) == ["node"]
+    assert repeating_nodes(graph("for one in state:\n    await llm.ainvoke(one)", "async def"), ["node"]) == {"node": True}

@@ -254,7 +254,13 @@ class StopRulePolicy(Policy):
 
 
 def observed_row(
-    attempts: Sequence[Invocation], *, request_id: str, prefix: tuple[str, ...], stage: str, **known: Any
+    attempts: Sequence[Invocation],
+    *,
+    request_id: str,
+    prefix: tuple[str, ...],
+    stage: str,
+    span_s: float | None = None,
+    **known: Any,
 ) -> Observation:
     """Return the observation of an invocation. Retries count in its cost and ``retries``, but not in its latency.
 
@@ -263,6 +269,9 @@ def observed_row(
         request_id: the request.
         prefix: the models of all invocations up to and including this one.
         stage: the stage of the invocation.
+        span_s: for a stage whose calls may follow each other, the seconds from the begin of the first to the end of the last:
+            its latency is then the sum of their latencies, and at most this. None: its calls ran at the same time, and its
+            latency is that of the longest.
         **known: further fields of :class:`~vinelm.rows.observation.Observation`, including ``success`` and ``stopped``.
     """
     good = [one for one in attempts if one.failure is None]
@@ -270,12 +279,16 @@ def observed_row(
     usages = [usage for one in attempts for usage in one.usages]
     is_listed = any(usage.list_usd is not None for usage in usages)
     is_batched = any(usage.list_usd is not None and not usage.is_equal for usage in usages)
+    each_s = [_without_waiting(one) for one in counted]
+    latency_s = max(each_s, default=0.0)
+    if span_s is not None:
+        latency_s = max(latency_s, min(math.fsum(each_s), span_s))
     return Observation(
         request_id=request_id,
         prefix=prefix,
         stage=stage,
         cost_usd=sum(usage.cost_usd for usage in usages),
-        latency_s=math.nan if is_batched else max((_without_waiting(one) for one in counted), default=0.0),
+        latency_s=math.nan if is_batched else latency_s,
         tokens_in=known_total([usage.tokens_in for usage in usages]),
         tokens_out=known_total([usage.tokens_out for usage in usages]),
         tokens_cached=known_total([usage.tokens_cached for usage in usages]),

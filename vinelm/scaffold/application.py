@@ -218,7 +218,9 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
             "model to choose: let an LLM node call one, such as ChatOpenAI, or vine.chat_model()"
         )
     places = () if target.kind in ("model-maker", "vine-maker") else tuple(model_calls(target.module, target.root))
-    repeating = tuple(repeating_nodes(graph, (node for node, found in held.items() if found.names or found.makes_some)))
+    making = [node for node, found in held.items() if found.is_one_stage(node)]
+    calling = [node for node, found in held.items() if found.names or found.makes_some]
+    repeating = repeating_nodes(graph, (node for node in calling if node not in making))
     read = partial(_template, graph, vine, held, repeating)
     template, reason = read(FEW_TURNS)
     mentioned = _mentioned(target, places)
@@ -236,9 +238,9 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         read=read,
         mentioned=mentioned,
         context=graph.context_schema if isinstance(graph.context_schema, type) else None,
-        repeating=repeating,
+        repeating=tuple(repeating),
         structured=_structured(graph),
-        calls_graphs=_calling_graphs(graph),
+        calls_graphs=tuple(dict.fromkeys([*_calling_graphs(graph), *making])),
         fields=_fields(graph, held),
         forces_tools=any("tool_choice" in text for text in sources(target.module, target.root)),
         writes_json=any(_JSON_WRITERS.search(text) for text in sources(target.module, target.root)),
@@ -305,7 +307,7 @@ def _template(
     graph: CompiledStateGraph[Any, Any, Any, Any],
     vine: VineLM,
     held: Mapping[str, HeldStages],
-    repeating: Sequence[str],
+    repeating: Mapping[str, bool],
     turns: int,
 ) -> _Read:
     """Return (template, None) for the template that the graph implies, or (None, the reason why there is none).

@@ -18,28 +18,33 @@ from vinelm.scaffold.plain_code import RUNS, source_of
 _CALLS = RUNS | {"create", "parse"}
 """Methods that call a model, including those of the openai SDK."""
 _MANY = 2
+_LOOPED = 1_000
+"""Stands for the unknown number of turns of a loop, and of calls made in it."""
 _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 
 
-def repeating_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Iterable[str]) -> list[str]:
-    """Return the nodes whose function may call a model more than once; unclear names count as calls.
+def repeating_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Iterable[str]) -> dict[str, bool]:
+    """Return the nodes whose function may call a model more than once, each with whether it does so in a loop.
+
+    Unclear names count as calls.
 
     Args:
         graph: the graph.
         nodes: the nodes that hold a chat model.
     """
-    found = []
+    found = {}
     for node in nodes:
         runnable = graph.builder.nodes[node].runnable
         functions = (held_attribute(runnable, name) for name in ("func", "afunc"))
         one = next((inspect.unwrap(code_of(one)) for one in functions if one is not None), None)
-        if one is not None and _Count(frozenset()).of(getattr(one, "__func__", one)) >= _MANY:
-            found.append(node)
+        calls = 0 if one is None else _Count(frozenset()).of(getattr(one, "__func__", one))
+        if calls >= _MANY:
+            found[node] = calls >= _LOOPED
     return found
 
 
 class _Count:
-    """Counts the maximum number of model calls in one execution of a function; two stands for two or more.
+    """Counts the maximum number of model calls in one execution of a function.
 
     Args:
         within: the functions whose calls are being counted further out; they count as 0 here, so that recursion ends.
@@ -88,7 +93,7 @@ class _Count:
         """Return the number of model calls in an expression, or in a statement without a block."""
         if isinstance(node, ast.stmt) and hasattr(node, "body"):
             return 0
-        factor = _MANY if isinstance(node, _SCOPES) else 1
+        factor = _LOOPED if isinstance(node, _SCOPES) else 1
         own = self._called(node) if isinstance(node, ast.Call) else 0
         return own + factor * sum(map(self._inside, ast.iter_child_nodes(node)))
 
@@ -119,4 +124,4 @@ def _turns(body: Sequence[ast.stmt]) -> int:
         return _turns(last.orelse or last.body)
     if isinstance(last, ast.With | ast.AsyncWith):
         return _turns(last.body)
-    return 1 if isinstance(last, ast.Return | ast.Break) else _MANY
+    return 1 if isinstance(last, ast.Return | ast.Break) else _LOOPED

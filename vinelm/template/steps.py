@@ -30,6 +30,8 @@ class Stage:
         optional: Whether the stage may be skipped; then :data:`SKIP` is the last of its models.
         verdict: For a stage that judges the answer instead of writing one: the key of the state under which it stores its
             label, such as ``"yes"``.
+        per_node: Whether all model calls of one execution of its node are one invocation, with one choice of model: calls in a
+            row, at the same time, and in graphs or agents that the node runs. Only for a node of the outermost graph.
 
     Raises:
         TemplateError: The name is empty, no model is allowed, a model is repeated, or the default is not allowed.
@@ -41,6 +43,7 @@ class Stage:
     default: str | None = None
     optional: bool = False
     verdict: str | None = None
+    per_node: bool = False
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -262,7 +265,7 @@ def to_plain(step: Step) -> Any:
     if isinstance(step, Stage):
         models = None if step.models is None else list(step.models)
         of_stage = {"name": step.name, "models": models, "answerable": step.answerable, "default": step.default}
-        later = {"optional": True} if step.optional else {}
+        later = {name: True for name in ("optional", "per_node") if getattr(step, name)}
         return of_stage | later | ({} if step.verdict is None else {"verdict": step.verdict})
     if isinstance(step, Loop):
         plain: dict[str, Any] = {"times": step.times, "stages": [to_plain(inner) for inner in step.stages]}
@@ -296,5 +299,5 @@ def from_plain(plain: Any) -> Step:
 
 def _stage(plain: Mapping[str, Any]) -> Stage:
     models = plain["models"]
-    settings = {name: plain[name] for name in ("optional", "verdict") if name in plain}
+    settings = {name: plain[name] for name in ("optional", "verdict", "per_node") if name in plain}
     return Stage(plain["name"], None if models is None else tuple(models), plain["answerable"], plain["default"], **settings)

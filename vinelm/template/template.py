@@ -139,6 +139,11 @@ class Template:
         return tuple({stage.name: stage for stage in stages_of(self.steps)}.values())
 
     @cached_property
+    def per_node(self) -> frozenset[str]:
+        """The names of the stages whose nodes make all their calls on one choice of model."""
+        return frozenset(stage.name for stage in self.stages if stage.per_node)
+
+    @cached_property
     def is_linear(self) -> bool:
         """Whether at most one stage can follow each prefix: without branches, and without loops left early for a later step."""
         if any(isinstance(step, Branch) for step in walk(self.steps)):

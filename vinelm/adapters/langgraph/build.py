@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from langgraph.constants import START
@@ -25,7 +26,7 @@ from vinelm.adapters.langgraph.structure.ways import all_ways, with_repeats
 from vinelm.errors import WorkflowError
 from vinelm.requests.workflow import Workflow
 from vinelm.template import Parallel, Template
-from vinelm.template.steps import walk
+from vinelm.template.steps import mapped, walk
 
 
 def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = None) -> Any:
@@ -97,7 +98,7 @@ def template_of_graph(
     chats: Mapping[str, HeldStages] | None = None,
     *,
     turns: int = UNDECLARED_TIMES,
-    repeating: Iterable[str] = (),
+    repeating: Mapping[str, bool] = MappingProxyType({}),
 ) -> Template:
     """Return the template that the graph implies: a request may end after any stage, and every model is allowed.
 
@@ -107,7 +108,8 @@ def template_of_graph(
         agents: the stages that a middleware runs.
         chats: the nodes' chat models, if known.
         turns: the maximum number of turns of a loop for which the application declares no maximum.
-        repeating: nodes that may call their model several times in one execution.
+        repeating: nodes that may call their model several times in one execution, each with whether it does so in a loop, an
+            unknown number of times.
 
     Raises:
         WorkflowError: the graph does not determine the template.
@@ -115,11 +117,15 @@ def template_of_graph(
     label = f"workflow {workflow.name!r}"
     held = chat_nodes(graph) if chats is None else chats
     ways = all_ways(graph, nodes_of_stages(graph, agents, held), held)
-    repeated = set(repeating)
+    # A node whose number of calls only shows when it runs is one stage, with one choice for all of them.
+    looping = {node for node, is_looped in repeating.items() if is_looped and ways.stage_of.get(node) == node}
+    whole = {node for node, found in held.items() if found.is_one_stage(node)} - wrapped_stages(graph).keys() | looping
+    repeated = repeating.keys() - whole
     if repeated:  # stages that start together are one superstep of the template, in which no loop can stand
         together = NodeGraph(ways).side_by_side
         repeated -= {place for place, stage in ways.stage_of.items() if stage in together}
-    return read_template(with_repeats(ways, repeated), label, turns=turns)
+    found = read_template(with_repeats(ways, repeated), label, turns=turns)
+    return replace(found, steps=mapped(found.steps, lambda stage: replace(stage, per_node=stage.name in whole)))
 
 
 def joint_stages(template: Template) -> list[frozenset[str]]:
@@ -179,6 +185,8 @@ def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> s
         return "it is no graph"
     if joint_stages(workflow.template):
         return "stages run side by side"
+    for name in workflow.template.per_node:
+        return f"the node {name!r} may make several calls"
     chats = chat_nodes(app)
     seen = {name for one in chats.values() for name in one.names}
     seen |= {*wrapped_stages(app).values(), *_routed_agents(app, agents)}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -26,7 +27,8 @@ class ScriptedChatModel(OfflineChatModel):
         schema = _answer_schema(options.get("response_format"))
         if schema is None:
             self.binding.source.has_written = True
-            return text, []
+            form = described_json(messages, text) if getattr(self.binding.source, "fills_prompts", False) else None
+            return text if form is None else json.dumps(form), []
         return json.dumps(_filled(schema, text)), []
 
 
@@ -73,6 +75,56 @@ def _answer_schema(asked: Any) -> Mapping[str, Any] | None:
         found = asked.get("json_schema", {})
         return found.get("schema", found)  # type: ignore[no-any-return]
     return {"type": "object"} if asked.get("type") == "json_object" else None
+
+
+_OPENS, _CLOSES = "{[", "}]"
+_PAIR = re.compile(r"""["'](\w[\w -]*)["']\s*:\s*""")
+_KINDS: tuple[tuple[str, Callable[[str], Any]], ...] = (
+    (r"\s*<?\s*(\[|array|list)", lambda text: [text]),
+    (r"\s*<?\s*(\{|object|dict)", lambda _: {}),
+    (r"\s*<?\s*(-?\d|int|number|float|score)", lambda _: 1),
+    (r"\s*<?\s*(true|false|bool)", lambda _: True),
+    (r"\s*<?\s*null", lambda _: None),
+)
+"""How a prompt describes the value of a key, and the scripted value."""
+
+
+def described_json(messages: Sequence[BaseMessage], text: str) -> Any:
+    """Return data of the JSON form that the last prompt with such a form describes; None if no prompt describes one.
+
+    A form is a JSON object, or what people write for one: ``{"title": <string>, "sections": [...]}``.
+    """
+    for message in reversed(messages):
+        said = message.text
+        for start in (found.start() for found in re.finditer(r"""\{\s*["']""", said)):
+            form = said[start : _end_of(said, start)]
+            try:
+                return json.loads(form)
+            except ValueError:
+                keys = [(pair[1], form[pair.end() :]) for pair in _PAIR.finditer(form) if _depth(form[: pair.start()]) == 1]
+                if keys:
+                    return {key: _described(value, text) for key, value in keys}
+    return None
+
+
+def _described(value: str, text: str) -> Any:
+    """Return a scripted value of the kind that the beginning of ``value`` describes: a text if it describes none."""
+    return next((made(text) for kind, made in _KINDS if re.match(kind, value, re.IGNORECASE)), text)
+
+
+def _depth(text: str) -> int:
+    """Return how many brackets are open at the end of a text."""
+    return sum((one in _OPENS) - (one in _CLOSES) for one in text)
+
+
+def _end_of(text: str, start: int) -> int:
+    """Return the position after the bracket that closes the one at ``start``; the text's end if none does."""
+    open_brackets = 0
+    for position in range(start, len(text)):
+        open_brackets += (text[position] in _OPENS) - (text[position] in _CLOSES)
+        if open_brackets == 0:
+            return position + 1
+    return len(text)
 
 
 def _filled(schema: Mapping[str, Any], text: str) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 
 from vinelm.requests.protocols import Invocation
+from vinelm.template.flow import Flow
 
 
 class Where(NamedTuple):
@@ -60,42 +61,70 @@ class RunPlaces:
     Args:
         choose: returns the model for a stage, given the models of the path before it.
         locate: used instead of ``choose`` if the policy replays a recorded run: returns the whole path of an invocation.
+        flow: which stages may follow which; None if the template has no stages side by side.
     """
 
     def __init__(
-        self, choose: Callable[[str, tuple[str, ...]], str], locate: Callable[[PlaceKey], tuple[str, ...]] | None = None
+        self,
+        choose: Callable[[str, tuple[str, ...]], str],
+        locate: Callable[[PlaceKey], tuple[str, ...]] | None = None,
+        flow: Flow | None = None,
     ) -> None:
-        self._choose, self._locate = choose, locate
+        self._choose, self._locate, self._flow = choose, locate, flow
         self._lock = RLock()
         self.last_step = ""
+        self._before: tuple[str, ...] = ()  # the stages of the path before the superstep ``last_step``
         self._places: dict[PlaceKey, _Place] = {}
         self._ended: dict[tuple[str, str], int] = {}  # by task and stage
         self._open: dict[tuple[str, ...], tuple[PlaceKey, _Place, set[str]]] = {}
 
     def enter(
-        self, where: Where, stage: str, path: tuple[str, ...], stages: tuple[str, ...]
+        self, where: Where, stage: str, path: tuple[str, ...], stages: tuple[str, ...], *, is_per_node: bool = False
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Begin an invocation, and return the models and the stages of the path that ends with it.
+
+        Stages that the template runs side by side are chosen in its order, whichever begins first.
 
         Args:
             where: the position of the invocation.
             stage: its stage.
             path: models of the run's path so far.
             stages: stages of the run's path so far.
+            is_per_node: whether later calls of the stage in the same superstep continue its invocation.
         """
         with self._lock:
-            key = PlaceKey(where.step, stage, self._ended.get((where.task, stage), 0))
+            if where.step != self.last_step or not where.step:
+                self._before = stages
+            key = PlaceKey(where.step, stage, 0 if is_per_node else self._ended.get((where.task, stage), 0))
             place = self._places.get(key)
-            if place is None or place.begun == place.failed:
-                prefix = path if place is None else place.path[:-1]
-                found = self._locate(key) if self._locate is not None else (*prefix, self._choose(stage, prefix))
-                before = stages if place is None else place.stages[:-1]
-                place = self._places[key] = _Place(found, (*before[: len(found) - 1], stage))
-                self._open[found] = key, place, set()
-                self.last_step = where.step
+            if place is None:
+                for name in self._ahead_of(stage):
+                    sibling = PlaceKey(where.step, name, 0)
+                    first = self._places.get(sibling) or self._placed(sibling, path, stages)
+                    path, stages = first.path, first.stages
+                place = self._placed(key, path, stages)
+            elif 0 < place.begun == place.failed:
+                place = self._placed(key, place.path[:-1], place.stages[:-1])
+            self.last_step = where.step
             place.begun += 1
             self._open[place.path][2].add(where.task)
             return place.path, place.stages
+
+    def _ahead_of(self, stage: str) -> tuple[str, ...]:
+        """Return the stages of the current superstep that come before ``stage`` in the template."""
+        if self._flow is None or self._locate is not None:
+            return ()
+        try:
+            return self._flow.ahead_of(self._flow.at(self._before), stage) or ()
+        except KeyError:  # behind a branch that the template lacks
+            return ()
+
+    def _placed(self, key: PlaceKey, prefix: tuple[str, ...], before: tuple[str, ...]) -> _Place:
+        """Choose the model of an invocation that follows ``prefix``, and keep its position."""
+        found = self._locate(key) if self._locate is not None else (*prefix, self._choose(key.stage, prefix))
+        place = self._places[key] = _Place(found, (*before[: len(found) - 1], key.stage))
+        self._open[found] = key, place, set()
+        return place
 
     def ended(self, invocation: Invocation) -> bool:
         """Record that an attempt has ended; return whether all attempts at its position have failed, which frees it."""

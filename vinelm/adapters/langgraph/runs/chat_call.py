@@ -152,7 +152,8 @@ class ChatCall:
             "default": default,
             "own": options.get("own"),
         }
-        if config is not None and runtime is not None and cls._is_in_root_graph(config, runtime, adapter):
+        is_per_node = adapter.template is not None and name in adapter.template.per_node
+        if config is not None and runtime is not None and not is_per_node and cls._is_in_root_graph(config, runtime, adapter):
             if host is not None:
                 value, is_repeated = path_here(config)
                 host.admit(name, models_of(value), node=node, is_repeated=is_repeated)
@@ -246,9 +247,15 @@ def _node_of(config: RunnableConfig) -> str:
 
 
 def _stage_of(node: str, config: RunnableConfig, template: Template | None) -> str:
-    """Return the stage of a node: the node's name, prefixed with the surrounding nodes if the template names it so."""
+    """Return the stage of a node: the node's name, prefixed with the surrounding nodes if the template names it so.
+
+    A call inside a node of the outermost graph that the template declares ``per_node`` belongs to that node's stage.
+    """
     namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
-    whole = WITHIN.join(part.partition(":")[0] for part in namespace.split("|"))
+    around = [part.partition(":")[0] for part in namespace.split("|")]
+    if template is not None and around[0] in template.per_node:
+        return around[0]
+    whole = WITHIN.join(around)
     is_apart = whole != node and template is not None and any(stage.name == whole for stage in template.stages)
     return whole if is_apart else node
 

@@ -487,8 +487,10 @@ class GraphRun:
         """Choose the model of an invocation of ``stage`` that begins at ``where``; return the models of its path."""
         with self._lock:
             if self.places is None:
-                self.places = RunPlaces(self._model_of)
-            path, stages = self.places.enter(where, stage, self.path or (), self.stages)
+                self.places = RunPlaces(self._model_of, flow=self.flow)
+            template = self.policy.template
+            is_per_node = template is not None and stage in template.per_node
+            path, stages = self.places.enter(where, stage, self.path or (), self.stages, is_per_node=is_per_node)
             if len(path) >= len(self.path or ()):
                 self.path, self.stages = path, stages
             if self.trail is not None and len(stages) == len(path):  # else a replayed superstep began with a later place
@@ -500,7 +502,7 @@ class GraphRun:
         self.resumed(value)
         with self._lock:
             if self.places is None:
-                self.places = RunPlaces(self._model_of)
+                self.places = RunPlaces(self._model_of, flow=self.flow)
             self.path, self.stages = path_of(value)
 
     def is_past(self, where: Where) -> bool:

@@ -11,7 +11,7 @@ import dis
 import functools
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
-from langgraph.graph.state import CompiledStateGraph
+from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 
@@ -48,6 +48,7 @@ class HeldStages:
         on_edges: the stages of chat models that its conditional edges call.
         remembering: the stages whose graph is compiled with its own checkpointer.
         makes_some: whether its code makes a chat model when it runs, so that it may call any stage.
+        makes_graph: whether its code makes a graph or an agent when it runs, whose nodes cannot be known before.
         inner: the graphs inside it that have stages.
         is_tools: whether it is LangGraph's ``ToolNode``, which runs the tool calls of a model.
         chats: LangChain chat models that are not VineLM's, if the search includes them.
@@ -63,12 +64,17 @@ class HeldStages:
     on_edges: set[str] = field(default_factory=set)
     remembering: set[str] = field(default_factory=set)
     makes_some: bool = False
+    makes_graph: bool = False
     inner: list[InnerGraph] = field(default_factory=list)
     is_tools: bool = False
     chats: list[Any] = field(default_factory=list)
     makers: list[CodeType] = field(default_factory=list)
     functions: list[FunctionType] = field(default_factory=list)
     adapters: list[Any] = field(default_factory=list)
+
+    def is_one_stage(self, node: str) -> bool:
+        """Return whether all calls of this node, in whatever graphs it makes, can only be planned as one stage."""
+        return self.makes_graph and not self.is_tools and self.names <= {node} and (self.makes_some or bool(self.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +296,44 @@ class ObjectSearch:
         reads = _reads(function.__code__)
         for name, value in [(name, owner[name]) for name in names if name in owner]:
             if isinstance(value, ModuleType):
-                yield from (getattr(value, name, None) for name in names)
+                inside = [getattr(value, name, None) for name in names]
+                self._held.makes_graph |= any(map(_makes_graph, inside))
+                yield from inside
+            elif _makes_graph(value):
+                self._held.makes_graph = True
+            elif isinstance(value, type):
+                yield from _methods_used(value, names)
             else:
                 yield from _of_object(value, [chain[1:] for chain in reads if chain[0] == name])
+
+
+_GRAPH_MAKERS = frozenset({"create_agent", "create_react_agent", "create_deep_agent", "create_supervisor", "create_swarm"})
+
+
+def _makes_graph(value: Any) -> bool:
+    """Return whether ``value`` makes a graph when called: LangGraph's ``StateGraph``, or a function that returns an agent."""
+    if isinstance(value, type):
+        return issubclass(value, StateGraph)
+    is_theirs = isinstance(value, FunctionType) and not is_user_code(value.__module__ or "", value.__code__.co_filename)
+    return is_theirs and value.__name__ in _GRAPH_MAKERS
+
+
+def _methods_used(kind: type, names: Set[str]) -> list[FunctionType]:
+    """Return the methods of an application's class that code with these names may call on an instance that it makes.
+
+    Methods that they name are included, and ``__init__``.
+    """
+    if issubclass(kind, BaseChatModel) or not is_user_code(kind.__module__, file_of(kind)):
+        return []
+    members = {name: value for base in reversed(kind.__mro__[:-1]) for name, value in vars(base).items()}
+    waiting, found = {*names, "__init__"}, dict[str, FunctionType]()
+    while waiting:
+        name = waiting.pop()
+        inner = getattr(members.get(name), "__func__", members.get(name))
+        if isinstance(inner, FunctionType) and name not in found:
+            found[name] = inner
+            waiting |= set(code_names(inner.__code__)) - found.keys()
+    return list(found.values())
 
 
 def _has_around(value: Any) -> bool:

@@ -29,6 +29,7 @@ def _step(step: Step) -> _Lines:
         settings = [
             *([f"models={_names(step.models)}"] if step.models is not None else []),
             *(["answerable=False"] if not step.answerable else []),
+            *(["per_node=True"] if step.per_node else []),
             *([f"default={_text(step.default)}"] if step.default is not None else []),
         ]
         return _call("Stage", [_line(_text(step.name)), *map(_line, settings)])

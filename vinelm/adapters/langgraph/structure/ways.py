@@ -72,10 +72,10 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
     """Return the ways through a graph and the subgraphs in its nodes.
 
     A node that is a subgraph, or whose function can only call one subgraph, runs it once. If a node has several things that may
-    call a model (agents as tools, several chat models), it runs them in any order and any number of times. The targets of a
-    subgraph's ``Command(graph=Command.PARENT)`` are the destinations of its node. A conditional edge calls its model after the
-    node. If nodes of several graphs share a name (``model`` of two agents), their stages are prefixed with the surrounding
-    nodes: ``helper/model``.
+    call a model (agents as tools, several chat models), it runs them in any order and any number of times. A node that makes
+    its graph when it runs is one stage. The targets of a subgraph's ``Command(graph=Command.PARENT)`` are the destinations of
+    its node. A conditional edge calls its model after the node. If nodes of several graphs share a name (``model`` of two
+    agents), their stages are prefixed with the surrounding nodes: ``helper/model``.
 
     Args:
         graph: the compiled graph.
@@ -160,6 +160,10 @@ class _Whole:
         self, path: str, place: str, own: list[str], found: HeldStages, behind: list[Choice], inside: Iterable[str]
     ) -> None:
         ways = self.ways
+        if WITHIN not in path and found.is_one_stage(path):
+            ways.choices[place] = behind
+            ways.stage_of[place] = path
+            return
         if len(own) == 1 and not found.inner:
             if not (found.is_tools or path.endswith(_HOOKS)):
                 ways.choices[place] = behind
