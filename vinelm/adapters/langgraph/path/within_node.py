@@ -49,7 +49,9 @@ def write_path(config: RunnableConfig, written: list[Entry | Note], *, is_unplan
 
 
 def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
-    """Return the path that the node of ``config`` sees, and whether this execution of the node wrote a part of it."""
+    """Return the path that the node of ``config`` sees, and whether the node has already added invocations to it in this
+    execution.
+    """
     channel = channel_of(config)
     if channel is None:
         return None, False
