@@ -505,7 +505,8 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         """Return the stages of ``template`` after which a request can end, according to the edges wrapped so far; no graph is
         needed.
 
-        Returns: The names of the stages; None if no edge is wrapped, or if an edge leads back to a node that is not a stage.
+        Returns:
+            The names of the stages; None if no edge is wrapped, or if an edge leads back to a node that is not a stage.
         """
         names = {stage.name for stage in template.stages}
         if not self.agains or not names.issuperset(self.agains):

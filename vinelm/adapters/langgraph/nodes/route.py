@@ -95,10 +95,12 @@ class Destinations:
             verdict: the result of the application's function.
             own_places: the places that the function's return type declares.
 
-        Returns: The names are empty if LangGraph has to interpret the verdict, or if it is one of ``own_places``.
+        Returns:
+            The destination, and the names. The names are empty if LangGraph has to interpret the result, or if it is one of
+                ``own_places``.
 
         Raises:
-            WorkflowError: the verdict names a place that the route does not have.
+            WorkflowError: the result names a place that the route does not have.
         """
         if not self.is_branch and isinstance(verdict, bool):
             place = self.end if verdict else self.again[0]

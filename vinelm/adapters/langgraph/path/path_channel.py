@@ -360,7 +360,8 @@ def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
         config: LangGraph's config of the node or edge.
         fresh: whether to include what the current node has just written.
 
-    Returns: The path; None before the first invocation.
+    Returns:
+        The path; None before the first invocation.
 
     Raises:
         WorkflowError: the graph lacks the path channel, or LangGraph lacks the internal function that reads it.

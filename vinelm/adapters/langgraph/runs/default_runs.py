@@ -198,7 +198,9 @@ class DefaultRuns:
 
 
 def _carried(runtime: Runtime[Any] | None) -> RunContext | None:
-    """Return the settings in the context around a call for which no run was found; None if there are none."""
+    """Return VineLM's settings in the context around a call for which no run was found; without any, a context with default
+    values.
+    """
     carried = AMBIENT.get() if runtime is None or runtime.context is None else runtime.context
     return carried if isinstance(carried, RunContext) else carried_by(carried)
 
