@@ -52,8 +52,10 @@ class ApplicationFleet:
         return summed
 
     def rows(self, planner: Planner, objective: Objective, configurable: Mapping[str, Any] | None) -> SessionRows:
-        """Return the object through which a new request reports its model calls to the fleet; ``configurable`` of its run
-        gives its conversation and tenant.
+        """Return the object through which a new request reports its model calls to the fleet.
+
+        ``configurable`` is LangGraph's ``config["configurable"]`` of the request's run, from which its conversation and tenant
+        are read.
         """
         self._share_limits()
         return self.fleet.rows(
@@ -92,8 +94,10 @@ class ApplicationFleet:
 
 
 def _facts(catalog: Catalog, limiters: Mapping[str, EngineRateLimiter]) -> dict[str, dict[str, object]]:
-    """Return the settings that should be equal in all processes: each model's prices and each engine's limits, under a name
-    such as ``model 'gpt'``, but no addresses or keys.
+    """Return the settings that should be equal in all processes: each model's prices and each engine's limits, without
+    addresses and keys.
+
+    The keys are names such as ``model 'gpt'`` and ``limits of 'gpu'``.
     """
     entries = {
         f"model {entry.name!r}": {

@@ -25,8 +25,8 @@ class MinedPatterns:
 
     Attributes:
         sessions: the number of recorded sessions that patterns were mined from.
-        without_values: the number of other sessions. Some of their calls were recorded without arguments, so nothing can be
-            learnt from them.
+        without_values: the number of recorded sessions from which nothing can be learnt, because some of their calls were
+            recorded without arguments. They are not counted in ``sessions``.
         replayed: the result of replaying the sessions with patterns mined from other sessions; it contains no predictions if
             prefetching would save no time.
         patterns: the patterns; None if prefetching would save no time.

@@ -66,8 +66,7 @@ def asked_of(chat: BaseChatModel, body: Mapping[str, Any]) -> tuple[list[BaseMes
 
 
 def _choice(choice: Any) -> Any:
-    """Convert OpenAI's tool choice to the form that every LangChain package accepts: "auto", "none", "any", or a tool's name.
-    """
+    """Convert OpenAI's tool choice to the form that every LangChain package accepts: "auto", "none", "any" or a tool's name."""
     if isinstance(choice, Mapping):
         return (choice.get("function") or {}).get("name")
     return "any" if choice == "required" else choice

@@ -28,8 +28,8 @@ class PromptAdmission:
         self.admit, self.aadmit = limiter.admit, limiter.aadmit  # an attempt without a prompt only needs the limits
 
     def of(self, prompt: PromptCall) -> RateLimiter:
-        """Return the rate limiter for an attempt with this prompt. The prompt's cache marks are chosen when the attempt is
-        admitted.
+        """Return the rate limiter for an attempt with this prompt. When the attempt is admitted, the limiter chooses which
+        beginnings of the prompt to cache.
         """
         return _OnePrompt(self._limiter, self._points, prompt)
 

@@ -138,8 +138,7 @@ class RunRegistry:
         return run or self._by_control.get(id(control)) or self._kept.get(id(control))
 
     def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
-        """Return the run of a graph, found like :meth:`known`; if there is none yet, create it with the settings ``context``.
-        """
+        """Return the run of a graph, found like :meth:`known`; if there is none, create it with the settings ``context``."""
         with self._lock:
             # With the lock held: the branches of a fan-out begin at once, and have to find one run.
             run = self.known(opening, control)
@@ -562,8 +561,7 @@ class RunFinder:
         return run if run.guard is None else with_account(run, config)
 
     def _require_request(self, carried: RunContext, opening: ChannelSession | None, control: Any, what: str) -> None:
-        """Refuse the call ``what`` if its run has not begun and it may belong to a request with a cap that is not visible here.
-        """
+        """Refuse the call ``what`` if its run has not begun and it may belong to a capped request that is not visible here."""
         if control is None or self.runs.begun(opening, control) is None:
             require_request(carried, self.settings, what)
 

@@ -95,7 +95,8 @@ class AdapterSettings:
 
     @property
     def hit_rates(self) -> dict[tuple[str, str], float]:
-        """The share of calls answered from the stages' caches, in [0, 1), keyed by (stage, model), for pairs with enough calls.
+        """The share of calls answered from the stages' caches, in [0, 1), keyed by (stage, model). Pairs with few calls are
+        left out.
         """
         found: dict[tuple[str, str], float] = {}
         for stage, equal in self.caches.items():
