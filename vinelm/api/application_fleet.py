@@ -40,7 +40,9 @@ class ApplicationFleet:
         self._models, self.conversation_id, self.tenant = models, fleet.config.conversation_id, fleet.config.tenant
 
     def others(self) -> Mapping[str, int]:
-        """Return the numbers of calls that the other processes are running, by engine; a group's number covers all replicas."""
+        """Return the number of calls that the other processes have in progress, by engine; a replica group counts the calls on
+        all its replicas.
+        """
         found = self.fleet.others()
         seen, summed = self._summed
         if seen is not found:  # it is replaced four times a second
@@ -66,7 +68,7 @@ class ApplicationFleet:
         )
 
     def account_of(self, context: RunContext) -> CallGuard | None:
-        """Return the tenant's account, which authorizes the calls of a run; None if the tenant has no cap.
+        """Return the account that must authorize a run's calls: that of the run's tenant; None if the tenant has no cap.
 
         Raises:
             CallRefused: in a thread without the request's context, since the tenant is then unknown.

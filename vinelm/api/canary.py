@@ -124,7 +124,7 @@ class _LiveRequest:
 
 @dataclass(slots=True)
 class _Means:
-    """The counts and sums of one quantity's values, each as [for the current setup, for the plan]."""
+    """The number and the sum of one quantity's values, each as [for the current setup, for the plan]."""
 
     count: list[int] = field(default_factory=lambda: [0, 0])
     total: list[float] = field(default_factory=lambda: [0.0, 0.0])
@@ -228,8 +228,8 @@ class Canary:
             run_id: the request's name for feedback, unique among all tenants.
             clock: the request's clock.
             started_at: the request's arrival in seconds of ``clock``; None takes the current time.
-            caller: identifies the person or program that sent the request; "" if unknown. All requests of a caller belong to
-                one group of callers.
+            caller: identifies the tenant that sent the request; "" if unknown. All requests of a caller belong to one group of
+                callers.
 
         Raises:
             InfeasibleError: no plan meets the objective's limits, and the objective has ``on_infeasible="raise"``.

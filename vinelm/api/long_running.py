@@ -90,7 +90,7 @@ class LongRunning:
             caller: the person of that tenant who gives the feedback, authenticated by you; "" for your own judge.
 
         Raises:
-            ConfigError: there is neither ``evidence=`` nor a canary, or a value is invalid.
+            ConfigError: there is no ``evidence=``, no canary and no autopilot, or a value is invalid.
         """
         names = (("run_id", run_id), ("tenant", tenant), ("caller", caller))
         for what, name in names:

@@ -85,7 +85,7 @@ class RequestPlanners:
         return ending_after(annotated, [name for name, base in annotated.template.base_stages.items() if base in exits])
 
     def _require_same_workflow(self, annotated: AnnotatedTrie) -> None:
-        """Raise :class:`ConfigError` if the trie and the application have different stages."""
+        """Raise :class:`ConfigError` if the application has a stage that the trie lacks, or a template with other stages."""
         stages = [stage.name for stage in annotated.template.base.stages]
         known = ", ".join(sorted(stages))
         for stage in self._adapter.stages:

@@ -62,7 +62,8 @@ def mine_tools(
 
     Args:
         source: a store, or a log for :func:`vinelm.traces.tools.message_log.read_sessions`.
-        read_only: names of tools that only read, or patterns of names (``get_*``), in addition to the store's.
+        read_only: names of tools that only read, or patterns of names (``get_*``), in addition to the tools that the store
+            records as read-only.
         schemas: the JSON schema of the arguments of each tool, whose digest the patterns keep.
 
     Raises:

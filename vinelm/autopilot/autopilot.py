@@ -195,7 +195,8 @@ class Autopilot:
     # -- with a service ----------------------------------------------------------------------------------------------
 
     def around(self, models: ModelResolver) -> WatchedModels:
-        """Start the autopilot, and return the source of chat models that the service must use from now on.
+        """Start the autopilot, and return a wrapper around ``models`` that the service must use from now on to make its chat
+        models.
 
         Raises:
             ConfigError: The autopilot already serves, a named model is not in the catalog, or the store is not an autopilot's.
@@ -339,7 +340,7 @@ class Autopilot:
         return self.settings.check is not None and bool(self.settings.check(messages, answer))
 
     def write(self, call: Mapping[str, Any]) -> None:
-        """Record a call that the gateway has passed on, in the recorder's form."""
+        """Record a call that the gateway has passed on; ``call`` has the form in which the gateway's recorder stores calls."""
         answered(partial(self._written, call), None)  # a failure to record must not fail a call that was answered
 
     def _written(self, call: Mapping[str, Any]) -> None:

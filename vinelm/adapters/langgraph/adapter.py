@@ -125,7 +125,7 @@ class GraphInterface(OneProcess):
             eager: finds calls of read-only tools in the text that the model writes, such as a program, so that they start while
                 it still streams (docs/tools.md). It is called with the state when an answer begins, and returns a function.
                 That function is called with each piece of the text, and returns a ``(tool, arguments)`` pair for each call that
-                the piece completes. Exceptions are ignored.
+                the piece completes. Exceptions are ignored unless ``on_error`` is "raise".
             deterministic: equal calls may share an answer at any temperature: ``batch``, ``profile`` and ``replay`` buy it once
                 (docs/batch.md#equal-calls). Equal calls at temperature 0 always share an answer.
             cache: where served calls look for the answer of an equal call, which then costs $0: any LangChain cache, or a
@@ -341,8 +341,8 @@ class GraphInterface(OneProcess):
 
         Args:
             objective: the request's objective: its target and its limits; also as plain JSON.
-            user: the application's own context object or dict. The result is a copy that carries the other arguments, with the
-                same type, fields, equality and dumps.
+            user: the application's own context object or dict. The result is a copy of it that carries the other arguments. The
+                copy has the same type and fields; comparing or serializing it gives the same results.
             policy: chooses the models instead of a new session.
             request: the labelled request, for offline backends and the oracle stop.
             started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.

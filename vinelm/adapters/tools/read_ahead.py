@@ -141,13 +141,15 @@ class ReadAhead:
         fixed: Sequence[ToolCandidate] = (),
         context: Context | None = None,
     ) -> None:
-        """Prefetch the guesses that ``choose`` selects, in its order, while a model is called. Does not wait.
+        """Prefetch, while a model is called, the predicted calls that ``choose`` selects, in the order that it returns. Does
+        not wait.
 
         Args:
             messages: the conversation so far; None if only the calls of this run are known.
-            choose: :meth:`vinelm.policies.Policy.speculated` with the arguments before the candidates already set.
+            choose: takes the predicted calls, and returns those to prefetch: :meth:`vinelm.policies.Policy.speculated` of the
+                request's policy, with its first arguments already set.
             tools: the tools that may be prefetched here, by name.
-            fixed: calls that the graph itself may make.
+            fixed: calls that nodes of the graph may make next, declared with ``ahead=``.
             context: the context variables with which the prefetches run; None takes a copy of the current ones.
         """
         if self.speculation is None or not tools:
@@ -528,14 +530,16 @@ class Ahead:
     context: Context
 
     def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Start a tool call that a model has written completely, while the rest of its answer still streams. Never raises."""
+        """Start a tool call that a model has written completely, while the rest of its answer still streams. Exceptions are
+        ignored unless ``on_error`` is "raise".
+        """
         self.reads.box.ours(lambda: self._start(tool, arguments), None)
 
     def hearing(self, begin: Callable[[], CallsInText]) -> Callable[[str], None]:
-        """Return a listener that gets an answer's text piece by piece, and starts complete calls in it.
+        """Return a function that gets an answer's text piece by piece, and starts the tool calls that are complete in it.
 
-        The result never raises: ``begin`` and the listener that it makes belong to the application, and must not fail a
-        model's answer. A listener that has raised is not called again, since it has missed a piece.
+        ``begin`` and the function that it makes belong to the application. If they raise, the exception is ignored unless
+        ``on_error`` is "raise", and they are not called again for this answer, since they have missed a piece.
         """
         found: list[CallsInText] = []
 

@@ -34,10 +34,10 @@ _THREADS = BoundedSemaphore(MOST_THREADS)
 
 @dataclass(frozen=True, slots=True)
 class ToolCode:
-    """The undeclared tool, and the arguments that LangChain injects.
+    """A tool as it was before VineLM declared it, and the arguments that LangChain adds to its calls.
 
     Attributes:
-        tool: the undeclared tool.
+        tool: the tool as it was before VineLM declared it.
         config_names: the tool's parameters that take LangChain's config.
         takes_manager: whether the tool takes a ``run_manager``.
         is_async, is_sync: whether the tool implements an asynchronous and a synchronous call.

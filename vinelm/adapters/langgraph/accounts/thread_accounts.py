@@ -52,7 +52,7 @@ class FoundAccount(NamedTuple):
         key: the account's name.
         paid_usd: the sum of the recorded costs in dollars; calls in flight count at their maximum cost.
         is_new: whether the account has no records yet.
-        birth: checkpoint of the request's input; None if it was not looked up.
+        birth: id of the checkpoint of the request's input; None if it was not looked up.
     """
 
     key: str
@@ -68,9 +68,9 @@ class _Known:
     Attributes:
         after: key of the account of the thread's previous request; empty if that request has no account, None if this is
             unknown.
-        birth: checkpoint of the request's input; None if it was not looked up.
+        birth: id of the checkpoint of the request's input; None if it was not looked up.
         usd: the recorded amounts in dollars, negative for corrections.
-        checkpoint_ids: the checkpoints at which runs of the request first paid.
+        checkpoint_ids: for each run of the request, the id of the checkpoint at which it first paid.
     """
 
     after: str | None = None

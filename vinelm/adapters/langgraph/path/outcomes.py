@@ -96,7 +96,7 @@ class RunOutcomes:
             self.tell(path, lambda: graph_values(config, own, fresh=fresh), passed=passed, unwritten=channels)
 
     def ran(self, path: Path, stage: str) -> None:
-        """Record the stage of the last invocation of ``path``."""
+        """Record that the last invocation of ``path`` was of the stage ``stage``; needed to read the verdicts of judges."""
         if self._verdicts:
             self._stages[path] = stage
 

@@ -192,7 +192,10 @@ class RunContext:
 
 
 def attach(run: RunContext, user: Any) -> Any:
-    """Return a copy of the user's context that carries ``run``, with the same fields, equality and dumps.
+    """Return a copy of the user's context that carries ``run``. Its fields stay the same, and so does the result of comparing
+    or serializing it.
+
+    If ``user`` is None, ``run`` itself is returned.
 
     Raises:
         ConfigError: the context's class does not allow another attribute.

@@ -357,7 +357,7 @@ class RunFinder:
             return self._default_scope(place, error)
 
     def _default_scope(self, place: Place, error: Exception) -> InvocationScope:
-        """Return the invocation on the stage's default model."""
+        """Return the invocation on the stage's default model, after VineLM itself has failed with ``error``."""
         objective, known = place.options.get("objective"), (place.prefix, place.run, place.config, place.runtime)
         with self._defaults.asked(place.stage, place.options.get("default")):
             return self._defaults.default_scope(error, place.stage, *known, objective)
@@ -644,7 +644,7 @@ def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
 
 
 def _beginning(config: RunnableConfig, request_id: str | None) -> Beginning:
-    """Return the :class:`Beginning` of a run whose path is unknown, from LangGraph's config."""
+    """Return the position where a run begins, from LangGraph's config; the path before it, and so its account, is unknown."""
     given = config.get("configurable", {})
     return Beginning(
         checkpoint_id=(given.get("checkpoint_map") or {}).get(""),

@@ -421,7 +421,9 @@ def _methods(kind: type, called: Container[str] | None = None) -> Iterator[Any]:
 
 
 def _imported(function: FunctionType) -> Iterator[ModuleType | None]:
-    """Yield the modules that a function imports when it runs; None for a module that is not loaded."""
+    """Yield the modules that a function imports when it runs, with their top-level packages; None for a module that is not
+    loaded.
+    """
     parents = str(function.__globals__.get("__package__") or "").split(".")
     for level, asked in _imports(function.__code__):
         name = ".".join(filter(None, [*(parents[: len(parents) - level + 1] if level else ()), asked]))
