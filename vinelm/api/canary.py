@@ -73,7 +73,7 @@ class CanaryStatus:
         requests, labelled: the numbers of compared requests, and of those with feedback, each as (of the plan, of the current
             setup).
         means: for each quantity its mean, as (of the plan, of the current setup). ``"accuracy"``, ``"failures"`` and ``"late"``
-            are fractions; ``"dollars"`` and ``"seconds"`` are per request. Quantities without values for both are left out.
+            are fractions; ``"dollars"`` and ``"seconds"`` are per request. A quantity is left out unless both have values.
     """
 
     share: float

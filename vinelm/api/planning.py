@@ -108,8 +108,8 @@ def require_signals(annotated: AnnotatedTrie) -> SignalTrie:
 
 
 def require_evidence(decision: Decision) -> None:
-    """Raise :class:`EvidenceError` if choosing the best of many plans by chance may explain all of a plan's advantage over a
-    single model.
+    """Raise :class:`EvidenceError` if a plan's whole advantage over a single model may come from choosing the best of many
+    plans.
 
     Args:
         decision: A plan for a new request.

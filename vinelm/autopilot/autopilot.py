@@ -228,8 +228,8 @@ class Autopilot:
     def _opened(self) -> ObservationStore:
         """Open the store and return it; create it if it is missing.
 
-        Its identity has no prices: the pilot records models and prices in the store's notes, since they may change while a
-        service runs.
+        Its identity has the catalog at its creation. The pilot records the current models and prices in the store's notes,
+        since they may change while a service runs.
         """
         address = self.settings.store
         if not opening.exists(address):

@@ -177,8 +177,8 @@ class _Edges:
         return self.own.get(node) or {END}  # LangGraph ends a branch whose node leads nowhere
 
     def tools_after(self, node: str, stages: set[str]) -> Iterator[str]:
-        """Yield the nodes (usually tools) that can be reached from ``node`` without passing one of the nodes ``stages``;
-        without these.
+        """Yield the nodes outside of ``stages`` (usually tools) that can be reached from ``node`` without passing a node in
+        ``stages``.
         """
         waiting, seen = [node], {node}
         while waiting:

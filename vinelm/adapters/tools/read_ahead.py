@@ -322,8 +322,7 @@ class ReadAhead:
         return True
 
     def ended(self, read: Read, result: Any, *, is_ok: bool) -> None:
-        """Record the end of a call that the application itself made; ``read`` describes it, ``is_ok`` is whether it succeeded.
-        """
+        """Record the end of a call that the application itself made; ``read`` describes it, ``is_ok`` tells if it succeeded."""
         self._tell(self._event(read, result, is_ok=is_ok))
 
     # -- writes, and the end -------------------------------------------------------------------------------------

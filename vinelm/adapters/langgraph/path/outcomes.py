@@ -69,7 +69,7 @@ class RunOutcomes:
             path: models of the invocations so far; nothing is reported if it is empty.
             read: returns the state after the last invocation; called at most once. None: the state is not known.
             passed: whether the workflow's own check accepted that state; None if the check has not run.
-            unwritten: keys of the state that no node may have written yet; they then count as None.
+            unwritten: keys of the state that need not have been written yet; without a value they count as None.
         """
         with self._lock:
             if not path or path in self._shown:
@@ -185,8 +185,8 @@ class RunOutcomes:
 
     @contextmanager
     def _surviving(self, what: str, path: Path) -> Iterator[None]:
-        """Catch any exception in the block and report it through ``failed``. ``what`` names the application's function that
-        raised it.
+        """Catch any exception in the block and report it through ``failed``. ``what`` names the part that failed, such as "the
+        signal".
         """
         try:
             yield

@@ -83,9 +83,9 @@ _CHECKPOINTER, _DURABILITY = "__pregel_checkpointer", "__pregel_durability"  # L
 class RunRegistry:
     """Finds the run that a node or an edge belongs to. Thread-safe.
 
-    A run is kept as long as LangGraph keeps its channels. Graphs whose only stages are chat models and ``with
-    vine.request(...)`` have no such channels. Of their runs the ``bound`` most recently used ones are kept; if an older run
-    continues, it gets a new policy.
+    A run is kept as long as LangGraph keeps its channels. The channels are unknown if a graph's only stages are chat models, or
+    in a ``with vine.request(...)``. Of such runs the ``bound`` most recently used ones are kept; if an older run continues, it
+    gets a new policy.
 
     Args:
         new_policy: returns the policy of a new run; called once per run.
@@ -114,7 +114,7 @@ class RunRegistry:
         """Return the run of a graph, given its channels or LangGraph's object for the run; None if no such run has begun.
 
         Args:
-            opening: the graph's path channel as opened for the run; None if unknown.
+            opening: the channels that LangGraph opened for the run; None if unknown.
             control: LangGraph's object for the run; used if the channels do not identify the run. It is then registered for
                 them.
         """

@@ -135,9 +135,8 @@ class _Writer:
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """Return the supersteps in ``onward`` after which paths from another superstep in ``onward`` can be joined.
-
-        These are the ones from which some part can be reached that the other one reaches as well.
+        """Return those supersteps of ``onward`` that lead to a part of ``region`` to which another superstep of ``onward``
+        leads as well.
         """
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]

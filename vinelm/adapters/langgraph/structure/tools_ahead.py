@@ -274,7 +274,7 @@ class _Reach(ObjectSearch):
     """The objects that a node's code can reach.
 
     The search may find too much: it follows every method of an application's object. If code chooses by a string what it calls,
-    it counts as asking a person as soon as any module of the application does so.
+    it counts as asking a person as soon as some loaded module does so (:func:`_asks_somewhere`).
 
     Args:
         node: the node's name.
