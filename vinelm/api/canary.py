@@ -378,10 +378,15 @@ class Canary:
         return self._prove("cheaper", not is_plan, value, caller, most) if name == "dollars" else None
 
     def _label(self, is_plan: bool, success: float, caller: int) -> CanaryEvent | None:
-        """Update the tests of whether the plan's answers are worse, as accurate, or more accurate, by ``success``, the score
-        in [0, 1] of one answer. ``caller`` is the index of the caller's group.
+        """Update the tests of whether the plan's answers are worse, as accurate, or more accurate, with the feedback on one
+        answer.
 
         Return the event if this rolls the canary back or proves that the plan should be served; None otherwise.
+
+        Args:
+            is_plan: Whether the plan, not the current setup, ran the request.
+            success: The answer's score in [0, 1].
+            caller: The index of the caller's group.
         """
         found = self._compare("accuracy", is_plan, 1.0 - success, caller)
         return (

@@ -76,7 +76,9 @@ def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> 
 
 
 def _looked(store: str | Path | PostgresUrl, max_error: float) -> tuple[Shortfall | None, StoreEvidence | None]:
-    """Return the result of :func:`shortfall` and the store's contents from which it was computed (None if it is empty)."""
+    """Return the result of :func:`shortfall`, and the store's contents from which it was computed; these are None if the store
+    is empty.
+    """
     try:
         evidence, spent_usd, everything_usd, read = evidence_of(store, max_error)
     except EvidenceError:

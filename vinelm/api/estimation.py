@@ -212,7 +212,7 @@ def estimate_store(
 
 
 def require_max_error(max_error: float) -> None:
-    """Raise :class:`ConfigError` (code ``max-error``) unless it is a fraction in (0, 1]."""
+    """Raise :class:`ConfigError` (code ``max-error``) unless ``max_error`` is a fraction in (0, 1]."""
     if not 0.0 < max_error <= 1.0:
         raise ConfigError(f"max_error is {max_error}: it must be a fraction in (0, 1]", code="max-error")
 

@@ -102,8 +102,8 @@ def _calls(sessions: Sequence[ToolSession]) -> list[ToolEvent]:
 
 
 def _without_values(whole: Replayed) -> str:
-    """Return a text on what can be learnt from calls that were recorded without arguments: their number, and the share of time
-    that perfect predictions would save.
+    """Return a message about calls that were recorded without arguments. It gives their number and the share of the time that
+    perfect predictions would save.
     """
     known = (
         f"{whole.calls} calls, {whole.reads} of them reads, are recorded without arguments: which reads come next cannot be "

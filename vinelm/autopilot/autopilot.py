@@ -431,7 +431,9 @@ class Autopilot:
         }  # fmt: skip
 
     def _settle(self, call: LoggedCall) -> None:
-        """Consider a call for recording: of a request's calls of one step, the call with the smallest random number is kept."""
+        """Consider a call for recording. Of the calls that a request makes in one step, only the call with the smallest random
+        number is recorded.
+        """
         usd = dollars_of(call)
         if not call.answer or call.error is not None or not call.messages or usd is None:
             return

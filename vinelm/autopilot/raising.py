@@ -63,7 +63,7 @@ class ShareWatch:
         self._process = self._fresh()
 
     def add(self, value: bool) -> bool:
-        """Count one value; return whether the share has changed."""
+        """Count one value; return whether the share is now proven to have left the interval."""
         log_wealth = self._process.add(np.array([value, not value], np.float64))
         self._waiting.append(value)
         if len(self._waiting) >= 2 * LAG:
@@ -100,8 +100,8 @@ class Raising:
 
     Args:
         max_loss: The accuracy that the plan may lose, a fraction of the answers; feedback is compared with it.
-        escalated: In the plan's proof, the numbers of requests that the current model had to answer, and of all requests.
-        differing: In the plan's proof, the numbers of answers that differ from the current model's, and of all answers.
+        escalated: In the plan's proof: (number of requests that the current model had to answer, number of all requests).
+        differing: In the plan's proof: (number of answers that differ from the current model's, number of all answers).
         saved: The fraction of the step's cost that the plan saves, according to its proof.
         today: The mean cost in dollars and the mean seconds of the recorded calls of the current model.
         max_slowdown: The maximum for the mean seconds of the plan's calls, in multiples of the current model's; None sets no

@@ -87,7 +87,7 @@ class DelegatingChatModel(BaseChatModel):
         parallel_tool_calls: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Return this model with tools; they are converted for the chosen model when it runs.
+        """Return this model with tools; the tools are converted for the chosen model at each call.
 
         The parameters are named as in ``ChatOpenAI``, since libraries inspect the signature before they pass arguments.
         """

@@ -57,7 +57,8 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
-        """Call the chosen model through ``handler``, and return its response with an update of the path."""
+        """Call the chosen model through ``handler``, and return the response with an update of the path in the agent's state.
+        """
         adapter, how, failure = self._found(request)
         with adapter.invoke(*self._place(request), **how) as scope:
             if failure is not None:
@@ -68,7 +69,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
-        """Call the chosen model through ``handler``, and return its response with an update of the path."""
+        """Call the chosen model through ``handler``, like :meth:`wrap_model_call`, without blocking the event loop."""
         adapter, how, failure = self._found(request)
         async with await adapter.ainvoke(*self._place(request), **how) as scope:
             if failure is not None:

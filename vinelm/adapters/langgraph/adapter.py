@@ -311,7 +311,9 @@ class GraphInterface(OneProcess):
 
     @property
     def stages(self) -> Mapping[str, str | None]:
-        """The stages wrapped so far, each with the default model from ``stage(default=)``, or None."""
+        """The stages wrapped so far, each with the default model that ``stage(default=)`` declared; None for a stage without
+        one.
+        """
         return dict(self.adapter.declared)
 
     def default_model(self, stage: str) -> str:
@@ -445,7 +447,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.tools.held_at, self.tools.outside = ahead.at, ahead.outside
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False, optional: bool = False) -> None:
-        """Declare the stage ``name`` with its default model; None if it has none.
+        """Declare the stage ``name``. ``default`` is the stage's default model; None if it has none.
 
         Pass ``is_agent`` if a middleware runs the stage, ``optional`` if its node is wrapped and may be skipped.
 

@@ -188,7 +188,7 @@ class ToolBox:
             )
 
     def schemas(self) -> dict[str, dict[str, Any]]:
-        """Return the JSON schema of the arguments of each declared tool, by name, as models see it."""
+        """Return the JSON schema of each declared tool's arguments, as models get it, keyed by the tool's name."""
         return {name: known.schema for name, known in self.declared.items() if known.schema is not None}
 
     def count(self, what: str) -> None:

@@ -46,7 +46,8 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Submit the calls (name to request body) as a batch, in one HTTP request, and return the provider's id of the batch.
+        """Submit ``calls``, a mapping from names to request bodies, as a batch in one HTTP request. Return the provider's batch
+        id.
 
         ``key`` is not sent, since the calls' names begin with it.
         """

@@ -20,7 +20,7 @@ class PromptAdmission:
 
     Args:
         limiter: the rate limits of the model's engine.
-        points: an estimate of the prefixes that the model's prompt cache holds.
+        points: tracks which prefixes the model's prompt cache probably holds.
     """
 
     def __init__(self, limiter: RateLimiter, points: CachePoints) -> None:

@@ -168,7 +168,8 @@ class EngineRateLimiter:
         """Return the earliest time at which the window has room for ``wanted`` more requests or tokens; minus infinity without
         a limit.
 
-        ``allowed`` is the limit, ``weight`` returns what an earlier call counts in the window.
+        ``allowed`` is the limit per window, None without one; ``weight`` returns how many requests or tokens an earlier call
+        counts as.
         """
         start_s = float("-inf")
         if allowed is None:
@@ -250,8 +251,8 @@ class EngineRateLimiter:
         return slot
 
     def _note_granted(self, priority: SupportsFloat) -> None:
-        """Notify a call's priority that the call has its slot, and sort the waiting calls again, since their priorities may
-        have changed.
+        """Notify ``priority``, a call's priority, that the call now has its slot. Then sort the waiting calls again, since
+        their priorities may have changed.
         """
         granted = getattr(priority, "granted", None)
         if granted is not None:

@@ -152,10 +152,10 @@ def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hint(fn: Callable[..., Any], name: str) -> Any:
-    """Return the type in an annotation of ``fn``, for the parameter ``name`` or for "return"; None if there is none or it is
-    unknown.
+    """Return the type in an annotation of ``fn``: of the parameter ``name``, or of the result if ``name`` is "return".
 
-    The annotation is resolved alone, since other annotations may need imports made only for type checkers.
+    None if there is no such annotation, or if it cannot be resolved. It is resolved alone, since other annotations may need
+    imports made only for type checkers.
     """
     raw = getattr(fn, "__annotations__", {}).get(name)
     if raw is None:

@@ -45,7 +45,9 @@ class InnerTrail:
             self._behind(path, stages)
 
     def moved(self, before: tuple[str, ...], after: tuple[str, ...]) -> None:
-        """Record that another model continues an invocation, so that its path ``before`` becomes ``after``."""
+        """Record that another model continues an invocation, so that the path ending with it changes from ``before`` to
+        ``after``.
+        """
         with self._lock:
             if before in self._begun:
                 self._begun[after] = self._begun.pop(before)

@@ -228,5 +228,7 @@ NO_OUTCOMES = NoOutcomes()
 
 
 def _kept(value: Any) -> Any:
-    """Return a copy of a value, since a later node may change the application's object; the value if it cannot be copied."""
+    """Return a copy of ``value``, since a later node may change the application's object; ``value`` itself if it cannot be
+    copied.
+    """
     return answered(partial(deepcopy, value), value)

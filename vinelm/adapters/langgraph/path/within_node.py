@@ -75,7 +75,7 @@ class ThreadPaths:
         self._lock = Lock()
 
     def channel(self, config: RunnableConfig) -> PathChannel | None:
-        """Return the path channel of a node's run, added to the run if its graph has none.
+        """Return the path channel of a node's run. If the run's graph has none, a channel is added to the run.
 
         Returns None if this LangGraph version hides the run's channels or the node's task.
         """

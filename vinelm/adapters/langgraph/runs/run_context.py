@@ -49,7 +49,7 @@ CARRY_IT = (
 
 
 def mark_main_context() -> None:
-    """Mark the main thread's context, so that contexts copied from it can be recognized.
+    """Mark the main thread's context variables, so that :func:`is_carried` recognizes contexts copied from them.
 
     Does nothing on another thread, since a thread of a pool would keep the mark.
     """
@@ -273,8 +273,9 @@ def note_adapter(adapter: KnowsCaps) -> None:
 
 
 def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None:
-    """Record that ``adapter`` made this context, and whether its requests have a cap; caps count only if the adapter
-    ``enforces`` them.
+    """Record that ``adapter`` made this context, and whether the context's requests have a cap.
+
+    A cap in the objective counts only if the adapter ``enforces`` caps; the guard of a policy in the context always counts.
     """
     adapter.has_contexts = True
     objective, policy = context.objective, context.policy

@@ -488,7 +488,7 @@ class RunFinder:
     # -- the run ---------------------------------------------------------------------------------------------------
 
     def path_of(self, config: RunnableConfig) -> RunPath | None:
-        """Return the run that an edge belongs to and its path.
+        """Return the run that an edge belongs to, with the models and stages of the run's path so far.
 
         Returns None if no run is in progress (``update_state``), or before the first call of a chat model adds the channel.
         """

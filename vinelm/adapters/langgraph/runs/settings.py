@@ -105,7 +105,8 @@ class AdapterSettings:
         return found
 
     def note_exits(self, again: Iterable[str] = (), end: str | None = None) -> None:
-        """Record that an edge leads to the places ``again``, or to ``end`` if the policy ends the request there.
+        """Record that an edge leads to one of the places ``again`` if the request continues, or to ``end`` if the policy ends
+        it.
 
         Without ``end``, record that the application asked for the finish node.
         """

@@ -210,7 +210,9 @@ class _Writer:
         return Parallel((first, *others)) if others else first
 
     def _turns(self, head: Together, part: Part) -> int:
-        """Return the maximum number of turns of the loop, from the ``times=`` limits of its routes."""
+        """Return the maximum number of turns of the loop: from the ``times=`` limits of the loop's routes, or the number for
+        loops without a declared maximum.
+        """
         edges = {(at, then): bounds for at in part for then, bounds in self._graph.after[at].items() if then in part}
         free: dict[Together, list[Together]] = {at: [] for at in part}
         for (at, then), bounds in edges.items():
@@ -259,7 +261,7 @@ class Region:
         return self._part.get(at, frozenset((at,)))
 
     def loops(self, part: Part) -> bool:
-        """Return whether the supersteps of a part may repeat."""
+        """Return whether a part is a loop, so that its supersteps may repeat."""
         return len(part) > 1 or any(at in self.successors.get(at, ()) for at in part)
 
     def outside(self, part: Part) -> list[Together]:

@@ -321,7 +321,9 @@ class _Reach(ObjectSearch):
             yield from _methods(kind)
 
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
-        """Yield the objects that a function's code refers to; of the application's objects, only the attributes it names."""
+        """Yield the objects that a function's code refers to. Of an object of the application, only the attributes that the
+        code names count.
+        """
         names, owner = frozenset(code_names(function.__code__)), function.__globals__
         is_imported = any(name.partition(".")[0] == "langgraph" for name in names)
         self._asks |= (is_imported and bool(names & _ASKS)) or any(owner.get(name) is interrupt for name in names)
