@@ -110,7 +110,7 @@ class VineLM(VineInterface, LongRunning):
             estimated (by default 0.03). The confidence intervals come from the trie's file.
         canary: the share of requests, in [0, 1), that plans serve, proven or not; the other requests run the stages' defaults.
             Live evidence then decides, and a plan that proves worse is no longer served (:attr:`canary`).
-        draw_secret: at least 16 characters known only to you, the same in all processes that serve together: requests and
+        draw_secret: at least 16 characters known only to you, the same in all processes that serve together. Requests and
             conversations are divided between plans by a hash of this secret and their names, so that no caller can choose the
             plan. None takes the environment's ``VINELM_DRAW_SECRET``, else a secret kept in a file next to the store of
             ``evidence``, else a random secret of this process.

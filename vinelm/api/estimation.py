@@ -348,8 +348,8 @@ def with_provenance(
         annotated: The trie.
         observations: The results that the trie was estimated from.
         requests_registered: The number of requests that the profile sampled from. ``meta["coverage"]`` is the cost of the
-            results divided by the estimated cost of running every reached path on each of these requests once; None if that
-            estimate is 0, or if the trie merges paths that differ in earlier calls.
+            results divided by the estimated cost of running every reached path on each of these requests once. It is None if
+            that estimate is 0, or if the trie merges paths that differ in earlier calls.
         **facts: More entries of ``meta``, plain JSON.
     """
     spent = _dollars(observations)

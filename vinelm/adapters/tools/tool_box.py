@@ -124,9 +124,9 @@ class ToolBox:
         observers, on_error: the adapter's settings.
         live: the ``ReadAhead`` of each run in progress.
         writing: writes in flight that make the reads of all runs stale.
-        counts: numbers of calls: "reads" (requested by the application), of these "ready" (finished before) and "joined" (still
-            running); "started" prefetches, of these "unused"; "withheld" if prefetching is off; "left" if a call waited
-            ``join_s`` seconds for a running prefetch and was then made normally.
+        counts: numbers of calls, by name. "reads": requested by the application; of these "ready" (prefetch finished before)
+            and "joined" (prefetch still running). "started": prefetched; of these "unused". "withheld": not prefetched, since
+            prefetching is off. "left": waited ``join_s`` seconds for a running prefetch, and then made normally.
     """
 
     def __init__(self, observers: ObserverGroup, on_error: OnError) -> None:
