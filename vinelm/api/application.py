@@ -82,11 +82,11 @@ class VineLM(VineInterface, LongRunning):
             the failure. A cap on the cost of a request, or on a tenant's day, still applies: if it can no longer be checked,
             calls are refused. ``"raise"`` raises the error. Exceptions of the application's own code and
             :class:`~vinelm.errors.InfeasibleError` are always raised.
-        fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer, a prompt that is
-            too long or unsupported for the model) another model answers within the same stage: the plan's next best, or without
-            a plan the next model that the stage allows. This does not happen after the objective's deadline or cap, in mode
-            "observe" or "off", or while the application's own ``retry_policy``, ``with_fallbacks``, ``with_retry`` or retrying
-            middleware repeats the call.
+        fallback: after a failed call another model answers within the same stage: the plan's next best, or without a plan the
+            next model that the stage allows. Such failures are rate limits, timeouts, server errors, empty, truncated or
+            malformed answers, and prompts that are too long or unsupported for the model. It does not happen after the
+            objective's deadline or cap, in mode "observe" or "off", or while the application's own ``retry_policy``,
+            ``with_fallbacks``, ``with_retry`` or retrying middleware repeats the call.
         labelled: whether the right answer of every request is known, and :meth:`session` gets a ``judge``, as in an evaluation.
             Otherwise tries that stop by the oracle are refused, since the right answers of served requests are unknown.
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that

@@ -57,8 +57,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
-        """Call the chosen model through ``handler``, and return the response with an update of the agent's path in the state.
-        """
+        """Call the chosen model through ``handler``. Return the response with an update of the path in the agent's state."""
         adapter, how, failure = self._found(request)
         with adapter.invoke(*self._place(request), **how) as scope:
             if failure is not None:
