@@ -84,7 +84,7 @@ class VineLM(VineInterface, LongRunning):
             :class:`~vinelm.errors.InfeasibleError` are always raised.
         fallback: after a failed call another model answers within the same stage: the plan's next best, or without a plan the
             next model that the stage allows. Such failures are rate limits, timeouts, server errors, empty, truncated or
-            malformed answers, and prompts that are too long or unsupported for the model. It does not happen after the
+            malformed answers, and prompts that are too long or unsupported for the model. No other model answers after the
             objective's deadline or cap, in mode "observe" or "off", or while the application's own ``retry_policy``,
             ``with_fallbacks``, ``with_retry`` or retrying middleware repeats the call.
         labelled: whether the right answer of every request is known, and :meth:`session` gets a ``judge``, as in an evaluation.
