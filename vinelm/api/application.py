@@ -82,20 +82,20 @@ class VineLM(VineInterface, LongRunning):
             the failure. A cap on the cost of a request, or on a tenant's day, still applies: if it can no longer be checked,
             calls are refused. ``"raise"`` raises the error. Exceptions of the application's own code and
             :class:`~vinelm.errors.InfeasibleError` are always raised.
-        fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer, a prompt that is
-            too long or unsupported for the model) another model answers within the same stage: the plan's next best, or without
-            a plan the next model that the stage allows. This does not happen after the objective's deadline or cap, in mode
-            "observe" or "off", or while the application's own ``retry_policy``, ``with_fallbacks``, ``with_retry`` or
-            retrying middleware repeats the call.
-        labelled: every request is labelled, and :meth:`session` gets a ``judge``, as in an evaluation. Otherwise tries that
-            stop by the oracle are refused, since the right answers of served requests are unknown.
+        fallback: after a failed call another model answers within the same stage: the plan's next best, or without a plan the
+            next model that the stage allows. Such failures are rate limits, timeouts, server errors, empty, truncated or
+            malformed answers, and prompts that are too long or unsupported for the model. No other model answers after the
+            objective's deadline or cap, in mode "observe" or "off", or while the application's own ``retry_policy``,
+            ``with_fallbacks``, ``with_retry`` or retrying middleware repeats the call.
+        labelled: whether the right answer of every request is known, and :meth:`session` gets a ``judge``, as in an evaluation.
+            Otherwise tries that stop by the oracle are refused, since the right answers of served requests are unknown.
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
             ``vinelm engine calibrate`` wrote, read with our own calls in flight. By default load is estimated from the
             latencies of our own calls, if they take real time. A source that is slow or hangs delays no decision.
         correct_spend: adjust an objective's limit on the mean cost to the real cost of requests, slowly and by at most half
-            (``vinelm.money.spend_control``). The adjustment is shared by all requests of an objective, and by all processes
-            of a fleet. The plan of the trie's verdict is never adjusted, no plan is adjusted so far that its proof no longer
-            applies, and labelled requests adjust nothing, since they evaluate a prediction.
+            (``vinelm.money.spend_control``). The adjustment is shared by all requests of an objective, and by all processes of
+            a fleet. The plan that the trie's verdict has tested is never adjusted, and no plan is adjusted so far that its
+            proof no longer applies. Labelled requests adjust nothing, since they evaluate a prediction.
         signals: the signals that the profiled workflow declares (``workflow.signals``); by default none.
         kind: finds the request's type, as the profiled workflow declares it (``workflow.kind``): a function of the state with
             which a graph begins, or the name of a field of that state. A request of an unknown type is planned as ``"other"``.
@@ -110,7 +110,7 @@ class VineLM(VineInterface, LongRunning):
             estimated (by default 0.03). The confidence intervals come from the trie's file.
         canary: the share of requests, in [0, 1), that plans serve, proven or not; the other requests run the stages' defaults.
             Live evidence then decides, and a plan that proves worse is no longer served (:attr:`canary`).
-        draw_secret: at least 16 characters known only to you, the same in all processes that serve together: requests and
+        draw_secret: at least 16 characters known only to you, the same in all processes that serve together. Requests and
             conversations are divided between plans by a hash of this secret and their names, so that no caller can choose the
             plan. None takes the environment's ``VINELM_DRAW_SECRET``, else a secret kept in a file next to the store of
             ``evidence``, else a random secret of this process.
@@ -224,7 +224,8 @@ class VineLM(VineInterface, LongRunning):
         return self.adapter.template
 
     def close(self) -> bool:
-        """Leave the fleet and give back leases, stop watching, and write pending rows; return False if some are lost.
+        """Leave the fleet and give back leases, stop watching the trie's file, and write pending rows. Return False if some
+        rows are lost.
 
         Idempotent; also done when the process ends. Requests that are served afterwards write rows again.
         """
@@ -272,7 +273,9 @@ class VineLM(VineInterface, LongRunning):
         self.adapter.tools.candidates = guesses
 
     def _load_trie(self, trie: AnnotatedTrie | str | Path) -> None:
-        """Plan over this trie from now on; the patterns that predict tool calls stay as they are."""
+        """Plan over the annotated trie ``trie``, or the trie in that file, from now on. The patterns that predict tool calls
+        stay as they are.
+        """
         if self.autopilot is not None:
             raise ConfigError("an autopilot serves what it proves itself: make a VineLM without one for a trie")
         annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
@@ -324,9 +327,9 @@ class VineLM(VineInterface, LongRunning):
             )  # fmt: skip
 
     def prepare(self, *objectives: Objective) -> None:
-        """Build the planner's index for objectives like this one now, so that no request waits for it.
+        """Build the planner's index for these objectives now, so that no request waits for it.
 
-        The values of the objective's limits do not matter, only which limits it has.
+        It serves all objectives with the same target and the same kinds of limits, whatever the limits' values.
 
         Without this call, the first request starts to build it in the background if there are more than ten thousand paths.
         With fewer paths, a first plan takes milliseconds anyway.
@@ -340,7 +343,8 @@ class VineLM(VineInterface, LongRunning):
     def recommendation(self, objective: Objective) -> Verdict | None:
         """Return the verdict on the plan for this objective: the share of the requests that the plan serves, and why.
 
-        Returns: None if the trie was not checked, since nothing was compared then.
+        Returns:
+            The verdict; None if the trie was estimated without a check, since no plan was then compared with the current setup.
 
         Raises:
             ConfigError: no trie is loaded.
@@ -462,11 +466,12 @@ class VineLM(VineInterface, LongRunning):
         return session
 
     def _bound(self, planner: Planner, objective: Objective, key: str) -> tuple[float | None, Exception | None]:
-        """Return the limit on the mean cost or mean accuracy that is drawn for a request by its ``key``; the limit selects one
-        of the plans that requests are divided between.
+        """Return the limit that selects, for the request with this ``key``, one of the two plans that requests are divided
+        between.
 
-        The limit (dollars, or a fraction) is None if one plan serves all requests. The second value is the error if no limit
-        could be drawn, otherwise None.
+        Returns:
+            The limit on the mean cost in dollars or on the mean accuracy, None if one plan serves all requests or an error
+                occurred; and the error, None if there was none.
         """
         try:
             mixture = planner.mixture(objective)
@@ -477,7 +482,9 @@ class VineLM(VineInterface, LongRunning):
         return (None if mixture is None else mixture.bounds.of(key)), None
 
     def _assigns(self, planner: Planner, objective: Objective) -> Assignment[bool]:
-        """Return which requests the plan for an objective serves: all requests, or the share for which it is proven."""
+        """Return the assignment of requests for an objective: True for those that the plan serves, either all or the share for
+        which it is proven; False for those that run the current setup.
+        """
         proves = not self.allow_unproven and self.mode == "enforce"
         advised = self._advised(planner, objective) if proves else None
         # If the current setup is unknown, nothing could run instead of the plan.
@@ -486,7 +493,7 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _draws(self) -> Draws:
-        """Makes the keys by which requests are assigned to plans. An evaluation uses no secret, so that it can be repeated."""
+        """The keys by which requests are assigned to plans. In an evaluation they use no secret, so that it can be repeated."""
         kept: Any = self._kept
         store = None if kept is None else Path(getattr(kept, "store", kept))
         return Draws(b"") if self.labelled else Draws.of(self._given_secret, store)
@@ -495,7 +502,9 @@ class VineLM(VineInterface, LongRunning):
         return self._draws.key(str(planner.annotated.meta.get("dataset_digest", "")), kind, tenant, name)
 
     def _control_of(self, planner: Planner, objective: Objective) -> SpendControl | None:
-        """Return the object that corrects the spending of all requests with an objective; None if nothing is corrected."""
+        """Return the object that adjusts an objective's limit to the real spending of all its requests; None if that is
+        switched off or does not apply.
+        """
         if not (self.correct_spend and not self.labelled and self.mode == "enforce" and SpendControl.applies_to(objective)):
             return None
         verdict = planner.annotated.verdict
@@ -532,13 +541,14 @@ class VineLM(VineInterface, LongRunning):
     def _rates_for(self, annotated: AnnotatedTrie) -> dict[tuple[str, str], float]:
         """Return the cache hit rates, by (stage, model), that plans over a trie take into account.
 
-        They are empty if a verdict or a canary applies, since it is about the unchanged plans.
+        They are empty if a verdict or a canary decides which plans serve, since their proofs are about the plans without
+        caches.
         """
         is_free = annotated.verdict is None or self.allow_unproven
         return self.adapter.hit_rates if is_free and self._share is None else {}
 
     def _follow_hits(self) -> None:
-        """Make new planners for the current cache hit rates, if a rate has changed enough to matter."""
+        """Make new planners for the current cache hit rates, if one of them has changed by at least :data:`MOVED`."""
         annotated, before = self._annotated, self._hit_rates
         if annotated is None:
             return
@@ -559,7 +569,7 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _load_seen(self) -> LoadSource | LoadMonitor | None:
-        """The load source in a form that a session can read without blocking."""
+        """The source of the engines' extra seconds, in a form that a session can read without blocking; None without one."""
         source = self._load_source
         return source if never_blocks(source) or self.models.is_virtual_time else without_blocking(source)
 

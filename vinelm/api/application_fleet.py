@@ -40,7 +40,9 @@ class ApplicationFleet:
         self._models, self.conversation_id, self.tenant = models, fleet.config.conversation_id, fleet.config.tenant
 
     def others(self) -> Mapping[str, int]:
-        """Return the numbers of calls that the other processes are running, by engine; a group's number covers all replicas."""
+        """Return the number of calls that the other processes have in progress, by engine; a replica group counts the calls on
+        all its replicas.
+        """
         found = self.fleet.others()
         seen, summed = self._summed
         if seen is not found:  # it is replaced four times a second
@@ -52,8 +54,10 @@ class ApplicationFleet:
         return summed
 
     def rows(self, planner: Planner, objective: Objective, configurable: Mapping[str, Any] | None) -> SessionRows:
-        """Return the object through which a new request reports its model calls to the fleet; ``configurable`` of its run
-        gives its conversation and tenant.
+        """Return the object through which a new request reports its model calls to the fleet.
+
+        ``configurable`` is LangGraph's ``config["configurable"]`` of the request's run, from which its conversation and tenant
+        are read.
         """
         self._share_limits()
         return self.fleet.rows(
@@ -64,7 +68,7 @@ class ApplicationFleet:
         )
 
     def account_of(self, context: RunContext) -> CallGuard | None:
-        """Return the tenant's account, which authorizes the calls of a run; None if the tenant has no cap.
+        """Return the account that must authorize a run's calls: that of the run's tenant; None if the tenant has no cap.
 
         Raises:
             CallRefused: in a thread without the request's context, since the tenant is then unknown.
@@ -92,8 +96,10 @@ class ApplicationFleet:
 
 
 def _facts(catalog: Catalog, limiters: Mapping[str, EngineRateLimiter]) -> dict[str, dict[str, object]]:
-    """Return the settings that should be equal in all processes: each model's prices and each engine's limits, under a name
-    such as ``model 'gpt'``, but no addresses or keys.
+    """Return the settings that should be equal in all processes: each model's prices and each engine's limits, without
+    addresses and keys.
+
+    The keys are names such as ``model 'gpt'`` and ``limits of 'gpu'``.
     """
     entries = {
         f"model {entry.name!r}": {

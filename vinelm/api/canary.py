@@ -66,14 +66,14 @@ class CanaryStatus:
     Attributes:
         share: fraction of new requests that get the plan; 0 once the canary has been rolled back.
         verdict: the trie's verdict at the start of the canary, from the results in its store.
-        advice: the verdict by live evidence: ``"keep"`` once the canary has been rolled back; ``"switch"`` if the plan is
-            proven to be more accurate than the current setup, or cheaper and at most ``max_loss`` less accurate;
-            ``"undecided"`` while neither is proven; ``"not enough data"`` while one of the groups has no feedback.
+        advice: the advice by live evidence. ``"keep"``: the canary has been rolled back. ``"switch"``: the plan is proven to be
+            more accurate than the current setup, or cheaper and at most ``max_loss`` less accurate. ``"undecided"``: neither is
+            proven yet. ``"not enough data"``: the plan's or the current setup's requests have no feedback yet.
         reason: the reason for the advice, in a few words.
-        requests: numbers of compared requests of (the plan, the current setup); ``labelled`` counts the requests with
-            feedback.
-        means: for each quantity (the plan's, the current setup's): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions,
-            ``"dollars"`` and ``"seconds"`` per request; left out if a group has no values.
+        requests, labelled: the numbers of compared requests, and of those with feedback, each as (of the plan, of the current
+            setup).
+        means: for each quantity its mean, as (of the plan, of the current setup). ``"accuracy"``, ``"failures"`` and ``"late"``
+            are fractions; ``"dollars"`` and ``"seconds"`` are per request. A quantity is left out unless both have values.
     """
 
     share: float
@@ -96,11 +96,14 @@ class CanaryStatus:
 
 @dataclass(slots=True)
 class _Draw:
-    """Which plan a request or a conversation runs, and what was counted for it.
+    """Which plan a request or a conversation runs, and what was counted for it. A conversation counts once, since its requests
+    are not independent.
 
-    ``is_plan`` is whether the plan runs, not the current setup; ``is_counted`` and ``is_labelled`` are whether the outcome and
-    the feedback were counted. A conversation counts once, since its requests are not independent. ``caller`` is the number of
-    its caller's group, or :data:`NOBODY`.
+    Attributes:
+        is_plan: whether it runs the plan, rather than the current setup.
+        caller: the number of the group that its caller belongs to; :data:`NOBODY` if the caller is unknown.
+        is_counted: whether its outcome has been counted.
+        is_labelled: whether its feedback has been counted.
     """
 
     is_plan: bool
@@ -121,7 +124,7 @@ class _LiveRequest:
 
 @dataclass(slots=True)
 class _Means:
-    """The counts and sums of one quantity's values, each as [for the current setup, for the plan]."""
+    """The number and the sum of one quantity's values, each as [for the current setup, for the plan]."""
 
     count: list[int] = field(default_factory=lambda: [0, 0])
     total: list[float] = field(default_factory=lambda: [0.0, 0.0])
@@ -136,25 +139,27 @@ class _Means:
 
     @property
     def most(self) -> float:
-        """The limit to which a larger next value is reduced; 0 if no value so far is above 0."""
+        """The limit for the next value: ten times the larger mean of the two groups. Larger values are reduced to it; 0 if no
+        value so far is above 0.
+        """
         return WINSORIZED * max(total / max(count, 1) for total, count in zip(self.total, self.count, strict=True))
 
 
 class Canary:
     """Serves the plan to a share of requests, compares them with the others, and rolls back if the plan is worse.
 
-    Thread-safe. The requests of all objectives are compared together, each relative to its plan's prediction. A draw depends
-    only on the key, so that all processes make the same draws; the evidence is from this process only.
+    Thread-safe. The requests of all objectives are compared together, each relative to its plan's prediction. Which requests
+    get the plan depends only on their keys, so that all processes choose the same ones; the evidence is from this process only.
 
-    A finding must not depend on a single caller: each comparison is made :data:`CALLERS` times, each time without one group of
-    known callers, and the weakest result counts. So whatever a single caller sends or reports, the chance of a false finding
-    stays at most :data:`ALPHA`, since one of the comparisons leaves this caller out. If a caller's own requests show that the
-    plan is worse for this caller, the requests of the caller's group run the current setup again.
+    A finding must not depend on a single caller. Callers are divided into :data:`CALLERS` groups; each comparison is made once
+    without each group, and the weakest result counts. So whatever a single caller sends or reports, the chance of a false
+    finding stays at most :data:`ALPHA`, since one of the comparisons leaves this caller out. If a caller's own requests show
+    that the plan is worse for this caller, the requests of the caller's group run the current setup again.
 
     Args:
         share: fraction of requests that get the plan, in [0, 1).
-        max_loss: the largest accepted loss, as a fraction of requests, in accuracy, failures and lateness; None takes the
-            loss of the trie's verdict.
+        max_loss: the largest accepted loss, as a fraction of requests, in accuracy, failures and lateness; None takes the loss
+            of the trie's verdict.
         observers: notified of findings.
 
     Attributes:
@@ -212,17 +217,19 @@ class Canary:
         started_at: float | None,
         caller: str = "",
     ) -> _LiveRequest:
-        """Return a new request with its draw, for :meth:`follow`.
+        """Return a new request, for which it is decided whether the plan or the current setup runs it; pass it to
+        :meth:`follow`.
 
         Args:
             planner: makes the request's plan.
             objective: the request's objective.
-            key: a key of :class:`~vinelm.api.draws.Draws`, which no caller can choose. It decides the draw, and is the same
-                for a request or conversation in every process.
+            key: a key of :class:`~vinelm.api.draws.Draws`, which no caller can choose. It decides what the request runs, and is
+                the same for a request or conversation in every process.
             run_id: the request's name for feedback, unique among all tenants.
             clock: the request's clock.
             started_at: the request's arrival in seconds of ``clock``; None takes the current time.
-            caller: the caller whose requests count together; "" if unknown.
+            caller: identifies the tenant that sent the request; "" if unknown. All requests of a caller belong to one group of
+                callers.
 
         Raises:
             InfeasibleError: no plan meets the objective's limits, and the objective has ``on_infeasible="raise"``.
@@ -252,14 +259,19 @@ class Canary:
         weakref.finalize(session, self.end, served).atexit = False
 
     def end(self, served: _LiveRequest) -> None:
-        """Record that a request is over, so that it is counted later. This may be called in a finalizer."""
+        """Mark a request as ended; :meth:`feedback`, :meth:`status` or the next request counts it. May be called in a
+        finalizer.
+        """
         self._gone.append(served)
 
     def feedback(self, run_id: str, success: bool | float, caller: str = "") -> None:
-        """Count ``success``, whether an answer is right or its score in [0, 1], once for each request or conversation that
-        this process remembers.
+        """Count feedback on an answer, once for each request or conversation. Feedback on requests that this process does not
+        remember is ignored.
 
-        ``caller`` is who gives the feedback; it is used if the request's own caller is unknown.
+        Args:
+            run_id: the request's name, as passed to :meth:`draw`.
+            success: whether the answer is right, or its score in [0, 1].
+            caller: who gives the feedback; used if the request's own caller is unknown.
         """
         self._count_gone()
         with self._lock:
@@ -291,7 +303,9 @@ class Canary:
             )
 
     def _count_gone(self) -> None:
-        """Count the requests that have ended, including requests whose session object still exists."""
+        """Count the requests that have ended. Of those whose session object still exists, the two oldest are counted if they
+        have been idle for :data:`IDLE_S` seconds.
+        """
         found: list[CanaryEvent | None] = []
         with self._lock:
             while self._gone:
@@ -313,7 +327,9 @@ class Canary:
     # -- with the lock held ------------------------------------------------------------------------------------
 
     def _count(self, served: _LiveRequest) -> CanaryEvent | None:
-        """Count a request that has ended; return an event if this proves that the plan is worse or should be served."""
+        """Count a request that has ended. Return an event if this rolls the canary back or proves that the plan should be
+        served; None otherwise.
+        """
         request, draw = served.request, served.draw
         self._live.pop(served, None)
         if request.is_plan != draw.is_plan:  # begun under another state of the canary: its chance is unknown
@@ -343,7 +359,7 @@ class Canary:
             is_plan: Whether the plan, not the current setup, ran the request.
             value: The quantity's value for the request; for accuracy, 1 minus the score.
             caller: The index of the caller's group.
-            ratio: For dollars, the plan's predicted cost divided by the current setup's.
+            ratio: For dollars, the plan's predicted cost divided by the current setup's; 1 for other quantities.
         """
         means, is_share = self._means[name], name in _SHARES
         most = 1.0 if is_share else means.most
@@ -362,10 +378,15 @@ class Canary:
         return self._prove("cheaper", not is_plan, value, caller, most) if name == "dollars" else None
 
     def _label(self, is_plan: bool, success: float, caller: int) -> CanaryEvent | None:
-        """Update the tests of whether the plan's answers are worse, as accurate, or more accurate, by ``success``, the score
-        in [0, 1] of one answer. ``caller`` is the index of the caller's group.
+        """Update the tests of whether the plan's answers are worse, as accurate, or more accurate, with the feedback on one
+        answer.
 
         Return the event if this rolls the canary back or proves that the plan should be served; None otherwise.
+
+        Args:
+            is_plan: Whether the plan, not the current setup, ran the request.
+            success: The answer's score in [0, 1].
+            caller: The index of the caller's group.
         """
         found = self._compare("accuracy", is_plan, 1.0 - success, caller)
         return (

@@ -44,11 +44,12 @@ class Shortfall:
         half_width: Half the width of the 90 % interval of the best path's accuracy, a fraction; None if nothing can be
             estimated yet.
         max_error: The largest half width that is accepted.
-        times: The factor by which the data must grow, by the square root law and a margin; > 1.
-        more_usd: The cost of the missing rows in dollars; None if unknown, or if even running every path on every request
-            would not suffice.
-        requests: The number of labelled requests that would suffice, if running every path on the present requests would
-            not; else None.
+        times: The factor by which the number of results must grow, > 1. It assumes that the error falls with the square root of
+            that number, and includes a margin.
+        more_usd: The cost of the missing rows in dollars; None if unknown, or if even running every path on every request would
+            not suffice.
+        requests: The number of labelled requests that would suffice, if running every path on the present requests would not;
+            else None.
     """
 
     half_width: float | None
@@ -61,7 +62,7 @@ class Shortfall:
 def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> Shortfall | None:
     """Return how much more data a store needs for :func:`vinelm.estimate` to accept it; None if it needs no more.
 
-    This takes as long as about eight fits.
+    This takes about eight times as long as fitting one estimate.
 
     Args:
         store: The store. It is only read; no model is called.
@@ -75,7 +76,9 @@ def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> 
 
 
 def _looked(store: str | Path | PostgresUrl, max_error: float) -> tuple[Shortfall | None, StoreEvidence | None]:
-    """Return the result of :func:`shortfall` and the store's contents from which it was computed (None if it is empty)."""
+    """Return the result of :func:`shortfall`, and the store's contents from which it was computed; these are None if the store
+    is empty.
+    """
     try:
         evidence, spent_usd, everything_usd, read = evidence_of(store, max_error)
     except EvidenceError:
@@ -104,11 +107,12 @@ def profile_until_certain(
 ) -> ProfileResult:
     """Run a profile in growing steps until an estimate from its store is certain enough.
 
-    A step ends at a coverage or at a multiple of the last step's cost, since with very many paths the coverage stays near 0
+    A step ends at a larger coverage, or at a multiple of the last step's cost: with very many paths the coverage stays near 0
     even when the rows suffice.
 
     Args:
-        run: Profiles until the end of a step, or of the whole profile. Each call continues the profile.
+        run: Takes the end of a step (:class:`Look`), and profiles until then or until the whole profile ends. Each call
+            continues the profile.
         store: The store to which ``run`` writes.
         max_error: The required half width, a fraction in (0, 1].
         first_usd: The cost in dollars at which the first step ends, unless its coverage is reached before.
@@ -120,8 +124,8 @@ def profile_until_certain(
 
     Returns:
         The result of the last step, with the numbers of executed runs and of failures of all steps together. ``stopped_by`` is
-            ``"certain"`` if the estimate is certain enough, ``"hopeless"`` if no plan can be proven; else the reason that
-            ended the last step.
+            ``"certain"`` if the estimate is certain enough, ``"hopeless"`` if no plan can be proven; else the reason that ended
+            the last step.
     """
     from vinelm.profiler import Look
 
@@ -156,7 +160,9 @@ def profile_until_certain(
 
 
 def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
-    """Return the verdict on the rows so far, whether to switch to a plan; None if the current setup is unknown."""
+    """Return the verdict on whether to switch from the current setup to another plan, from the rows so far. None if the current
+    setup is unknown.
+    """
     from vinelm.evaluation.comparison.comparison import Comparison
 
     if evidence.template.today is None:
@@ -165,8 +171,8 @@ def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
 
 
 def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
-    """Return why no plan can be proven on the requests of ``verdict``; empty if a plan may be proven, or it is too early to
-    know.
+    """Return why no plan can be proven on the requests that ``verdict`` compares. The text is empty if a plan may still be
+    proven, or if it is too early to know.
 
     ``alone`` has the results of the single models; None if they have not been compared.
     """

@@ -25,7 +25,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
     If the current setup is known, these are the plans that may be proven better than it. A plan that requests have already run
     is preferred to a plan that is predicted to be hardly better, so that its runs add up to a proof. A plan that relies on a
     model with few rows is postponed. If the current setup is unknown, they are the most accurate plans under nine budgets, from
-    the cost of the cheapest plan to the cost of the most expensive plan that is worth its price.
+    the cost of the cheapest plan to the cost of the most accurate one.
 
     Returns None if the oracle decides when to stop, since such a plan cannot be served.
 
@@ -49,7 +49,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
 
 
 def _proving(rows: Sequence[Observation], template: Template, catalog: Catalog) -> Sequence[Run]:
-    """Return the plans that may be proven better than the current setup."""
+    """Return the plans that may be proven better than the current setup; empty if the current setup is unknown."""
     from vinelm.evaluation.comparison.comparable import worth_proving
     from vinelm.evaluation.comparison.fit import Fit
     from vinelm.evaluation.comparison.tried import by_request
@@ -68,7 +68,7 @@ def _proving(rows: Sequence[Observation], template: Template, catalog: Catalog) 
 
 
 def _under_budgets(rows: Sequence[Observation], template: Template, catalog: Catalog) -> Sequence[Run]:
-    """Return the most accurate plan under each of several budgets, cheapest first."""
+    """Return the most accurate plan under each of :data:`BUDGETS` budgets, cheapest first; equal plans are returned once."""
     from vinelm.controller import Planner
     from vinelm.estimator import make_estimator
     from vinelm.objective import Objective

@@ -22,15 +22,15 @@ class Draws:
     """Makes the keys by which requests are assigned to plans. Processes with the same secret make the same assignments.
 
     Args:
-        secret: known only to the operator. Empty if callers do not name the requests, as in an evaluation, so that everybody
-            can repeat the draws.
+        secret: known only to the operator. Empty if callers do not choose the requests' names, as in an evaluation; then
+            everybody can repeat the assignments.
         is_kept: whether the secret is kept for other processes, and for this process after a restart.
     """
 
     @classmethod
     def of(cls, given: str | None, store: Path | None) -> Draws:
-        """Return draws with the secret of :func:`draw_secret`, which takes the same arguments; if there is none, with a random
-        secret of this process.
+        """Return the draws with the secret that :func:`draw_secret` finds for these arguments; without one, a random secret of
+        this process is used.
         """
         found = draw_secret(given, store)
         return cls(secrets.token_bytes(32), is_kept=False) if found is None else cls(found)
@@ -39,13 +39,14 @@ class Draws:
         self._secret, self.is_kept = secret, is_kept
 
     def key(self, data: str, kind: str, tenant: str, name: str) -> str:
-        """Return the key of the draw.
+        """Return the key by which a request, a conversation or a tenant is assigned to a plan; a hexadecimal text.
 
         Args:
             data: the digest of the data set behind the trie, so that with another data set other requests get the cheaper plan.
-            kind: "request", "conversation" or "tenant". Equal names of different kinds have different keys.
-            tenant: the owner; "" if there is none.
-            name: the identifier, which the caller may have chosen.
+            kind: what ``name`` names: "request", "conversation" or "tenant". Equal names of different kinds have different
+                keys.
+            tenant: the tenant that the request or conversation belongs to; "" if there is none.
+            name: the name, which the caller may have chosen.
         """
         text = json.dumps([data, kind, tenant, name])  # as a list: no part can pose as two
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()

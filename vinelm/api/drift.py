@@ -32,7 +32,8 @@ def drift(
 ) -> DriftReport:
     """Return which annotations of a trie no longer fit the served requests. Calls no model.
 
-    If nothing has changed, the probability of any report is at most ``config.alpha``, even over repeated calls as rows arrive.
+    If nothing has changed, the probability that any annotation is ever reported is at most ``config.alpha``, even if this is
+    called again as rows arrive.
 
     Args:
         trie: The annotated trie, or its ``.vine`` file.
@@ -59,7 +60,8 @@ def update(
     Args:
         trie: The annotated trie, or its ``.vine`` file.
         traces: The store of served rows, or its path. It is only read.
-        half_life: The number of later requests after which a row, or the trie's earlier data, counts half; > 0.
+        half_life: A row, and also the data from which the trie was estimated, counts half after this number of later requests;
+            > 0.
 
     Raises:
         StoreError: The store is missing or damaged.
@@ -73,7 +75,7 @@ def update(
 
 
 def served_per_hour(traces: str | Path) -> float:
-    """Return the requests per hour in a store of served rows; 0 if the requests' names do not contain the time.
+    """Return the requests per hour in a store of served rows; 0 if the requests' ids do not contain the time.
 
     Raises:
         StoreError: The store is missing or damaged.
@@ -86,7 +88,11 @@ def served_per_hour(traces: str | Path) -> float:
 
 
 def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | Path) -> tuple[AnnotatedTrie, list[Observation]]:
-    """Return the trie and the rows of the requests that it served; raise if they belong to different workflows."""
+    """Return the trie and the rows of the requests that it served.
+
+    Raises:
+        ConfigError: Trie and store belong to different workflows, or the trie stops by the oracle.
+    """
     from vinelm.traces import ObservationStore
     from vinelm.traces.store.kinds import told_apart
 
@@ -130,9 +136,9 @@ class Remedy:
 def cheapest_remedy(annotated: AnnotatedTrie, moved: Iterable[Moved], trie: str | Path, traces: str | Path) -> Remedy | None:
     """Return the cheapest way to correct a trie; None if nothing has changed.
 
-    Costs and seconds are updated from the served rows, which is free. If stops or signals have changed, the answers have
-    probably changed, too, and only labelled requests can measure how. Then the remedy is a profile with the last profile's
-    coverage, at current prices.
+    Costs and seconds are updated from the served rows, which is free. If requests now stop, or show signals, at other rates,
+    the answers have probably changed, too, and only labelled requests can measure how. Then the remedy is a profile with the
+    last profile's coverage, at current prices.
 
     Args:
         annotated: The trie.

@@ -163,7 +163,8 @@ def estimate_store(
             predict more accuracy (:func:`~vinelm.evaluation.tries.promises.promised_gain`), and otherwise
             ``meta["untold_kinds"]`` records that they are not distinguished.
         max_loss: Accuracy that a cheaper plan may lose, as in :func:`estimate`.
-        verdict: The verdict on these rows at this loss, if already known; only used with ``checked``.
+        verdict: The verdict on the store's rows for this ``max_loss``, if already known; only used with ``checked``. None
+            computes it.
 
     Raises:
         StoreError: The store cannot be read.
@@ -211,23 +212,23 @@ def estimate_store(
 
 
 def require_max_error(max_error: float) -> None:
-    """Raise :class:`ConfigError` (code ``max-error``) unless it is a fraction in (0, 1]."""
+    """Raise :class:`ConfigError` (code ``max-error``) unless ``max_error`` is a fraction in (0, 1]."""
     if not 0.0 < max_error <= 1.0:
         raise ConfigError(f"max_error is {max_error}: it must be a fraction in (0, 1]", code="max-error")
 
 
 def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple[ValidationReport, float, float, StoreEvidence]:
-    """Return how reliable an estimate from a store is, as :func:`estimate` reports it, with the data behind it.
+    """Return how reliable an estimate from a store is, as :func:`estimate` reports it, with the store's contents and its costs.
 
     Args:
         path: The store. It is only read; no model is called.
         max_error: The largest acceptable half width of the 90 % interval of the best path's accuracy, a fraction. If it is
-            exceeded, the report is only about the plans that requests have run, as :func:`estimate` then leaves out all
-            others. If it is exceeded for these plans, too, the report is about all paths.
+            exceeded, the report is only about the plans that requests have run, as :func:`estimate` then leaves out all others.
+            If it is exceeded for these plans, too, the report is about all paths.
 
     Returns:
-        The report; the cost of the rows in dollars; the estimated cost of running every path on every request, in dollars (0
-            if unknown); and the store's contents with the trie of its rows.
+        The report; the cost of the rows in dollars; the estimated cost of running every path on every request, in dollars (0 if
+            unknown); and the store's contents with the trie of its rows.
 
     Raises:
         EvidenceError: The store is empty.
@@ -253,8 +254,9 @@ def _known(
     registered: Sequence[str],
     max_error: float,
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
-    """Return the trie and the report restricted to steps that requests have run; None if the half width of the best such path
-    is above ``max_error``, or no such path exists.
+    """Return the trie and the report, limited to the plans that consist of steps that requests have really run.
+
+    None if the half width of the most accurate of these plans is above ``max_error``, or if there is no such plan.
     """
     from vinelm.evaluation.comparison.tried import as_known, first_stages
 
@@ -263,7 +265,7 @@ def _known(
 
 
 def fitted(store: StoreEvidence, estimator: str) -> tuple[AnnotatedTrie, ObservationTable]:
-    """Return an estimate from a store, without checking it, with its provenance, and the table of results behind it."""
+    """Return the trie estimated from a store, with its provenance but without a check, and the table of results behind it."""
     from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.estimator.arms import with_kinds_counted
     from vinelm.trie import Trie
@@ -317,7 +319,15 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 def _evidence(
     annotated: AnnotatedTrie, cells: ObservationTable, rows: Sequence[Observation], scored: ScoredRows
 ) -> tuple[ValidationReport, float, float]:
-    """Return the report, the cost of the rows and the cost of running everything, in dollars, as :func:`evidence_of` does."""
+    """Return the validation report of an estimate, the cost of the rows in dollars, and the estimated cost of running every
+    path on every request in dollars (0 if unknown).
+
+    Args:
+        annotated: The estimated trie.
+        cells: The table of results that it was fitted to.
+        rows: The results.
+        scored: How the answers were scored, to correct for a judge's errors.
+    """
     from vinelm.estimator.validation.checks import validate_estimate
     from vinelm.evaluation.tries.promises import merging_optimism
 
@@ -338,8 +348,8 @@ def with_provenance(
         annotated: The trie.
         observations: The results that the trie was estimated from.
         requests_registered: The number of requests that the profile sampled from. ``meta["coverage"]`` is the cost of the
-            results divided by the estimated cost of running every reached path on each of these requests once; None if that
-            estimate is 0, or if paths with different histories are merged.
+            results divided by the estimated cost of running every reached path on each of these requests once. It is None if
+            that estimate is 0, or if the trie merges paths that differ in earlier calls.
         **facts: More entries of ``meta``, plain JSON.
     """
     spent = _dollars(observations)

@@ -51,7 +51,9 @@ class LongRunning:
         raise NotImplementedError
 
     def _loaded(self, annotated: AnnotatedTrie, path: Path | None, observers: ObserverGroup) -> None:
-        """Adapt to a trie that has just begun to serve: keep rows for it, and watch its file for changes."""
+        """Prepare for the trie that now serves: write rows of its requests, and, if it has a file ``path``, make that file
+        reloadable.
+        """
         if self._kept is not None:
             if self.evidence is None:
                 from vinelm.api.served_evidence import EvidenceConfig, ServedEvidence  # needs an extra
@@ -66,14 +68,14 @@ class LongRunning:
             self._reload = TrieReload(path, self._load_trie)
 
     def _keep_tools(self, store: str | Path, identity: Callable[[], StoreIdentity]) -> ToolWriter:
-        """Write all calls of tools to a store from now on."""
+        """Write all calls of tools to a store from now on, and return the writer."""
         from vinelm.traces.tools.tool_writer import ToolWriter  # needs an extra
 
         self.tool_record = ToolWriter(Path(store), identity)
         return self.tool_record
 
     def feedback(self, run_id: str, success: bool | float, *, tenant: str = "", caller: str = "") -> None:
-        """Record whether the answer of a request was right, once that is known, in the row of its last answer.
+        """Record whether the answer of a request was right, as soon as that is known, in the row of the request's last answer.
 
         Returns at once: the row is changed off the request path. If the request has no rows, the log says so. A canary counts
         feedback once, for requests served by this process, weighted by tenant.
@@ -88,7 +90,7 @@ class LongRunning:
             caller: the person of that tenant who gives the feedback, authenticated by you; "" for your own judge.
 
         Raises:
-            ConfigError: there is neither ``evidence=`` nor a canary, or a value is invalid.
+            ConfigError: there is no ``evidence=``, no canary and no autopilot, or a value is invalid.
         """
         names = (("run_id", run_id), ("tenant", tenant), ("caller", caller))
         for what, name in names:
@@ -236,7 +238,7 @@ class TrieReload:
             self.try_reload()
 
     def _seen(self) -> tuple[int, int, int] | None:
-        """Return a value that changes whenever the file changes; None if there is no file."""
+        """Return numbers that change whenever the file changes (time, size and inode); None if there is no file."""
         try:
             found = os.stat(self.path)
         except OSError:

@@ -108,7 +108,8 @@ def require_signals(annotated: AnnotatedTrie) -> SignalTrie:
 
 
 def require_evidence(decision: Decision) -> None:
-    """Raise an error if the plan's advantage over a single model may be mere chance, from choosing the best of many plans.
+    """Raise :class:`EvidenceError` if a plan's whole advantage over a single model may come from choosing the best of many
+    plans.
 
     Args:
         decision: A plan for a new request.

@@ -265,14 +265,16 @@ def run_profile(
 
 
 def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | None = None) -> Verdict | None:
-    """Open the questions for people whose answers may prove a plan, and return the verdict with them. Calls no model.
+    """Open the questions for people (which of two answers is better) that may prove a plan, and return the verdict that notes
+    them. Calls no model.
 
     Args:
         store: A store with unlabelled requests.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
         verdict: The verdict on these rows; None computes it.
 
-    Returns: The verdict; None if there are too few rows for it.
+    Returns:
+        The verdict; None if there are too few rows for it.
     """
     from vinelm.evaluation.comparison.comparison import Comparison
     from vinelm.evaluation.comparison.evidence import StoreEvidence
@@ -327,7 +329,7 @@ def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) ->
 class Inputs:
     """The inputs of a profile: a workflow with its template bound to the catalog, and one backend per provider.
 
-    ``note`` describes the catalog that was used by default; it is None if the user named a catalog.
+    ``note`` is a line on the catalog that was chosen by default; None if the user named a catalog.
     """
 
     workflow: Workflow
@@ -433,7 +435,7 @@ def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, B
 
     Raises:
         TemplateError: The template does not fit the catalog.
-        WorkflowError: The graph does not fit the template, or has no exit after an answer.
+        WorkflowError: The graph does not fit the template, or lets no request end after an answer.
     """
     from vinelm.adapters.langgraph import build_graph
     from vinelm.adapters.langgraph.exits import as_wrapped, with_graph_exits
@@ -453,7 +455,7 @@ def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
         workflow: The workflow, with its template bound to ``catalog``.
         catalog: The models.
         backends: One per provider of the catalog.
-        seed: A part of the identity if some answers are simulated.
+        seed: The seed of simulated answers; it is a part of the identity only if some models are simulated.
     """
     from vinelm.adapters.langgraph import build_graph
     from vinelm.api.application import VineLM

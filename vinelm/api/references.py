@@ -26,7 +26,10 @@ Compared = Callable[[Sequence[Observation]], Sequence[Observation]]
 
 
 def references_of(workflow: Workflow) -> References | None:
-    """Return the object that compares the answers of a bound workflow; None if all of its requests have labels."""
+    """Return the object that compares the answers of requests without labels with the current setup's answers.
+
+    None if all requests have labels, if the workflow's scorer is not made for that, or if the current setup is unknown.
+    """
     score = workflow.score
     if not isinstance(score, AsToday) or workflow.template.today is None:
         return None
@@ -36,7 +39,14 @@ def references_of(workflow: Workflow) -> References | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answered:
-    """The current setup's answer to a request (digest, message and the run that gave it), and all answers to the request."""
+    """The answers to a request.
+
+    Attributes:
+        digest: the digest of the current setup's answer.
+        message: the current setup's answer as a chat message.
+        run: the results of the run that gave it.
+        others: all answers to the request as chat messages, keyed by their digests; they include the current setup's.
+    """
 
     digest: str
     message: dict[str, Any]
@@ -76,7 +86,7 @@ class References:
         return compared
 
     def keep(self, store: ObservationStore) -> None:
-        """Compare all answers in a store, and record which are the same. Calls no model."""
+        """Compare all answers in a store with the current setup's, and record there which are the same. Calls no model."""
         known, (answered, failed) = ReplayRows(store), self._answered(store.observations())
         with store.database.transaction():
             if known.is_new:
@@ -100,7 +110,9 @@ class References:
             known.note({**known.notes(), "failed": sorted(failed), "unlabelled": sorted(self.unlabelled)})
 
     def _answered(self, rows: Iterable[Observation]) -> tuple[dict[str, _Answered], set[str]]:
-        """Return the current setup's answers, by request, and the requests on which the current setup failed."""
+        """Return the answers to each unlabelled request that the current setup has answered, keyed by request id; and the ids
+        of the requests on which it failed.
+        """
         template, by_cell = self.workflow.template, dict[Cell, Observation]()
         requests: dict[str, None] = {}
         others: dict[str, dict[str, dict[str, Any]]] = {}
@@ -127,12 +139,13 @@ class References:
         return found, failed
 
     def _beside(self, request: str, one: _Answered, unit: int) -> dict[str, ReferredAnswer]:
-        """Return, for each answer to a request by its digest, how it compares with the current setup's answer.
+        """Return how each answer to a request compares with the current setup's answer, keyed by the digest of the answer.
 
         Args:
             request: The request's id.
             one: The current setup's answer, and all answers.
-            unit: The number under which people are asked about the request; -1 if it has none.
+            unit: The number of the stored row (``unit_id``) under which people are asked about the request; -1 if there is
+                none.
         """
         share, found = self.scorer.same.audit([one.message]), {}
         for digest, message in one.others.items():
@@ -148,10 +161,10 @@ class References:
         return found
 
     def _unit(self, unit: int, request_id: str, one: _Answered, text: str) -> dict[str, Any]:
-        """Return the stored row of a request, in the form that is shown to people who compare its answers.
+        """Return the row to store for a request, with the prompt and the answer that are shown to people who compare answers.
 
         Args:
-            unit: The row's number.
+            unit: The number of the new row (``unit_id``).
             request_id: The request's id.
             one: The current setup's answer and its run.
             text: That answer as JSON.
@@ -174,7 +187,9 @@ class References:
 
 
 def forget(store: ObservationStore) -> None:
-    """Delete the comparisons of answers, since all requests have labels now. Questions and labels stay."""
+    """Delete the comparisons of answers and close all open questions, since all requests have labels now. People's answers
+    stay.
+    """
     known = ReplayRows(store)
     if not known.is_new and "failed" in (notes := known.notes()):
         with store.exclusive(), store.database.transaction():
@@ -184,9 +199,10 @@ def forget(store: ObservationStore) -> None:
 
 
 def ask(store: ObservationStore, verdict: Verdict) -> Verdict:
-    """Open exactly the questions for people that a verdict needs, and return the verdict with them.
+    """Open exactly those questions for people that a verdict needs, close all others, and return the verdict, marked
+    accordingly.
 
-    If all requests have labels, the verdict is returned unchanged.
+    If all requests have labels, nothing is opened, and the verdict is returned unchanged.
     """
     if verdict.by_today is None:
         return verdict

@@ -16,7 +16,7 @@ class RequestPlanners:
     planners over signals: one for graphs that can return an earlier answer, one for graphs that return the last answer.
 
     Attributes:
-        over_paths: plans over the trie's paths, wherever they end.
+        over_paths: plans over all of the trie's paths, even those that end where the graph cannot end a request.
 
     Args:
         adapter: the application's stages, edges and signals. Edges may still be wrapped after the trie is loaded.
@@ -45,9 +45,11 @@ class RequestPlanners:
         self._signals = annotated.signals if adapter.signals else None
 
     def chosen(self, *, returns_earlier: bool | None = None) -> Planner:
-        """Return the planner of a new request: over signals if the trie has them, limited to exits of the graph.
+        """Return the planner of a new request, whose plans end only where the graph can end a request. It plans over signals if
+        the trie has them.
 
-        If plans may continue after a passed check, the graph must have an exit in every loop.
+        If plans over signals may continue after a passed check, but a request cannot be ended by the policy in every loop, it
+        plans over paths instead.
 
         Args:
             returns_earlier: whether the run can return an earlier answer than its last; None takes whether every end of the
@@ -60,8 +62,8 @@ class RequestPlanners:
         return self._chosen[key]
 
     def _made(self, earlier: bool) -> Planner:
-        """Return the planner of runs that can return an earlier answer if ``earlier`` is true, otherwise of runs that return
-        their last answer.
+        """Make the planner of runs that return the answer that the plan trusts most (``earlier``), or else always the last
+        answer.
         """
         paths, signals = self.over_paths.annotated, self._signals
         within = self._within(paths)
@@ -73,7 +75,7 @@ class RequestPlanners:
     def _within(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
         """Return the trie, limited to plans that end where a wrapped edge of the graph can end the request.
 
-        If no edge lets the policy end a request, only plans that run to the last call of their path remain.
+        If no edge lets the policy end a request, only whole paths remain, which run until the workflow itself ends them.
         """
         if not self._adapter.can_end:
             return whole_paths(annotated)
@@ -83,7 +85,7 @@ class RequestPlanners:
         return ending_after(annotated, [name for name, base in annotated.template.base_stages.items() if base in exits])
 
     def _require_same_workflow(self, annotated: AnnotatedTrie) -> None:
-        """Raise :class:`ConfigError` if the trie and the application have different stages."""
+        """Raise :class:`ConfigError` if the application has a stage that the trie lacks, or a template with other stages."""
         stages = [stage.name for stage in annotated.template.base.stages]
         known = ", ".join(sorted(stages))
         for stage in self._adapter.stages:
@@ -94,7 +96,9 @@ class RequestPlanners:
             raise ConfigError(f"the trie is of another workflow: its stages are {known}")
 
     def _without_exit(self, annotated: AnnotatedTrie) -> list[str]:
-        """Return the answerable stages of the trie after which no known edge can end the request."""
+        """Return the answerable stages of the trie after which no wrapped edge can end the request; empty if the edges do not
+        show this.
+        """
         template = annotated.template.base
         exits = self._adapter.exits_of(template)
         if exits is None:

@@ -37,7 +37,8 @@ class EvidenceConfig:
 
     Args:
         store: the store that the rows are written to, created if it does not exist. Its folder must exist.
-        on_drift: called in a separate thread with each annotation of the trie that no longer fits.
+        on_drift: called in a separate thread with each annotation of the trie that no longer fits the served requests; None for
+            no call.
     """
 
     store: str | Path
@@ -102,7 +103,9 @@ class ServedEvidence:
         return made
 
     def end_with(self, session: object, rows: RequestRows) -> None:
-        """Finish a request's rows, in the writer's thread, once ``session`` has been garbage-collected."""
+        """Arrange that a request's rows are completed, in the writer's thread, once the object ``session`` has been
+        garbage-collected.
+        """
         weakref.finalize(session, self.writer.defer, partial(self._finish, rows)).atexit = False
 
     def _finish(self, rows: RequestRows) -> None:
@@ -113,7 +116,7 @@ class ServedEvidence:
                 self._running[rows.request_id] = left
 
     def _finish_all(self) -> None:
-        """Finish the rows of all requests in progress in this process."""
+        """Complete the rows of all requests in progress in this process."""
         if self._pid == os.getpid():
             with self._lock:
                 running = [one for some in self._running.values() for one in some]

@@ -25,8 +25,8 @@ class MinedPatterns:
 
     Attributes:
         sessions: the number of recorded sessions that patterns were mined from.
-        without_values: the number of other sessions. Some of their calls were recorded without arguments, so nothing can be
-            learnt from them.
+        without_values: the number of recorded sessions from which nothing can be learnt, because some of their calls were
+            recorded without arguments. They are not counted in ``sessions``.
         replayed: the result of replaying the sessions with patterns mined from other sessions; it contains no predictions if
             prefetching would save no time.
         patterns: the patterns; None if prefetching would save no time.
@@ -62,7 +62,8 @@ def mine_tools(
 
     Args:
         source: a store, or a log for :func:`vinelm.traces.tools.message_log.read_sessions`.
-        read_only: names of tools that only read, or patterns of names (``get_*``), in addition to the store's.
+        read_only: names of tools that only read, or patterns of names (``get_*``), in addition to the tools that the store
+            records as read-only.
         schemas: the JSON schema of the arguments of each tool, whose digest the patterns keep.
 
     Raises:
@@ -101,8 +102,8 @@ def _calls(sessions: Sequence[ToolSession]) -> list[ToolEvent]:
 
 
 def _without_values(whole: Replayed) -> str:
-    """Return a text on what can be learnt from calls that were recorded without arguments: their number, and the share of time
-    that perfect predictions would save.
+    """Return a message about calls that were recorded without arguments. It gives their number and the share of the time that
+    perfect predictions would save.
     """
     known = (
         f"{whole.calls} calls, {whole.reads} of them reads, are recorded without arguments: which reads come next cannot be "

@@ -71,8 +71,12 @@ _LOG = logging.getLogger("vinelm")
 class Counted:
     """The outcomes of a step's calls that are not yet written to the store.
 
-    ``outcomes`` has a letter for each call's outcome, ``figures`` its cost in dollars and its seconds (None if these are not
-    compared). ``usd`` and ``calls`` are the totals of the calls that a plan answered.
+    Attributes:
+        outcomes: a letter for each call that states who answered it, or what feedback said; the letters are in
+            :mod:`vinelm.traces.served.piloted`.
+        figures: for each letter, the call's cost in dollars and its seconds; None if these are not compared.
+        usd: the total cost in dollars of the calls that a plan answered.
+        calls: the number of these calls.
     """
 
     outcomes: str = ""
@@ -81,7 +85,9 @@ class Counted:
     calls: int = 0
 
     def add(self, outcome: str, took: tuple[float, float] | None = None) -> None:
-        """Count a call's outcome; ``took`` is its cost in dollars and its seconds, or None if these are not compared."""
+        """Count a call's outcome, a letter of :mod:`vinelm.traces.served.piloted`. ``took`` is the call's cost in dollars and
+        its seconds; None if these are not compared.
+        """
         self.outcomes += outcome
         self.figures.append(took)
 
@@ -189,7 +195,8 @@ class Autopilot:
     # -- with a service ----------------------------------------------------------------------------------------------
 
     def around(self, models: ModelResolver) -> WatchedModels:
-        """Start the autopilot, and return the source of chat models that the service must use from now on.
+        """Start the autopilot, and return a wrapper around ``models`` that the service must use from now on to make its chat
+        models.
 
         Raises:
             ConfigError: The autopilot already serves, a named model is not in the catalog, or the store is not an autopilot's.
@@ -219,9 +226,10 @@ class Autopilot:
         return WatchedModels(models, self)
 
     def _opened(self) -> ObservationStore:
-        """Return the store, created if missing.
+        """Open the store and return it; create it if it is missing.
 
-        The pilot keeps track of models and prices in the store's notes, since they may change while a service runs.
+        Its identity has the catalog at its creation. The pilot records the current models and prices in the store's notes,
+        since they may change while a service runs.
         """
         address = self.settings.store
         if not opening.exists(address):
@@ -249,7 +257,11 @@ class Autopilot:
                     rows.create([], {"attempt": 0, "steps": {}})
 
     def close(self) -> bool:
-        """Write pending records, and let another process become the pilot. Idempotent; also done when the process ends."""
+        """Write pending records, and let another process become the pilot (the process that calls models and decides). Return
+        False if some records are lost.
+
+        Idempotent; also done when the process ends.
+        """
         if self._store is None or os.getpid() != self._pid:
             return True
         for thread in (self._piloting, self._looking):
@@ -270,10 +282,11 @@ class Autopilot:
         return self._states.get(step)
 
     def part_of(self, state: StepState, key: str) -> Part:
-        """Return whether a request runs the "plan", the plan "below" it, or "today"'s model, drawn by ``key``, the request's
-        name.
+        """Return which part of the requests a request belongs to: "plan" runs the newest proven plan, "below" the plan proven
+        before it, "today" the current model.
 
-        The result is the same for all of the request's calls unless the plans' shares change.
+        The part is drawn by ``key``, the request's name. It is the same for all of the request's calls unless the plans' shares
+        change.
         """
         if state.plan is None or self._draws is None or self._is_cut_off:
             return "today"
@@ -281,7 +294,9 @@ class Autopilot:
 
     @property
     def _is_cut_off(self) -> bool:
-        """Whether an alarm could go unnoticed here: in a forked process, which has no threads, or if no pilot is running."""
+        """Whether plans must not serve here, since an alarm could go unnoticed: in a forked process, which has no threads, and
+        while no process is the pilot.
+        """
         return os.getpid() != self._pid or time.time() - self._piloted_at > max(STALE_S, STALE_LOOKS * self._every_s)
 
     def recorded(self, call: LoggedCall) -> None:
@@ -297,8 +312,8 @@ class Autopilot:
         Args:
             step: The key of the call's step.
             key: The request's name.
-            outcome: The letter of the outcome: who answered.
-            usd: The cost.
+            outcome: The letter in :mod:`vinelm.traces.served.piloted` that states who answered.
+            usd: The cost in dollars.
             seconds: The seconds; None if unknown.
         """
         state = self._states.get(step)
@@ -325,7 +340,7 @@ class Autopilot:
         return self.settings.check is not None and bool(self.settings.check(messages, answer))
 
     def write(self, call: Mapping[str, Any]) -> None:
-        """Record a call that the gateway has passed on, in the recorder's form."""
+        """Record a call that the gateway has passed on; ``call`` has the form in which the gateway's recorder stores calls."""
         answered(partial(self._written, call), None)  # a failure to record must not fail a call that was answered
 
     def _written(self, call: Mapping[str, Any]) -> None:
@@ -354,7 +369,9 @@ class Autopilot:
     # -- the threads ---------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Write new records to the store, and read the current state from it. What fails is tried again the next time."""
+        """Write new records to the store, and read the steps' current states from it. If either fails, it is tried again the
+        next time.
+        """
         self._looks += 1
         with self._surviving():
             self._write_waiting()
@@ -414,7 +431,9 @@ class Autopilot:
         }  # fmt: skip
 
     def _settle(self, call: LoggedCall) -> None:
-        """Consider a call for recording: of a request's calls of one step, the call with the smallest random number is kept."""
+        """Consider a call for recording. Of the calls that a request makes in one step, only the call with the smallest random
+        number is recorded.
+        """
         usd = dollars_of(call)
         if not call.answer or call.error is not None or not call.messages or usd is None:
             return
@@ -450,7 +469,9 @@ class Autopilot:
         self._piloted_at = notes.get("piloted_at", 0.0)
 
     def _pace(self) -> None:
-        """Run rounds of the pilot for at most a tenth of the time, since it shares its processor with requests."""
+        """Run a round of the pilot if enough time has passed: rounds take at most a tenth of the time, since they share the
+        processor with requests.
+        """
         begun_s = time.monotonic()
         if begun_s >= self._next_s:
             self._go_on()
@@ -458,7 +479,7 @@ class Autopilot:
             self._next_s = ended_s + PAUSE * (ended_s - begun_s)
 
     def _go_on(self) -> None:
-        """Run one round of the pilot, unless another process is the pilot."""
+        """Run one round of the pilot (:meth:`Pilot.round`), unless another process is the pilot."""
         with self._surviving():
             try:
                 with self._turn:

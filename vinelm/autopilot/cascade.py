@@ -36,7 +36,7 @@ class PlanCall:
         make: Makes the chat model of an entry, for this invocation.
         is_same: Whether two answers are the same.
         passes: Whether the application accepts an answer to a prompt; None if no plan uses it.
-        ended: Called when a call has been answered; the argument is whether the current model had to answer.
+        ended: Called when a call has been answered; the argument is True if the current model had to answer it.
     """
 
     def __init__(
@@ -74,7 +74,9 @@ class Deciding:
         self.results: dict[str, ChatResult | None] = {}
 
     def next(self) -> PlanStep:
-        """Return the plan's next step; if answers cannot be compared, the current model answers."""
+        """Return the plan's next step, which follows from the answers so far. If answers cannot be compared, the current model
+        answers next.
+        """
         has_answered = {model: result is not None for model, result in self.results.items()}
         # The owner's comparison may raise, and the request must go on.
         return answered(lambda: self._call.plan.step(has_answered, self._agree, self._accepts), PlanStep("today"))

@@ -126,7 +126,11 @@ class Pilot:
         return True
 
     def _compare_entries(self, state: StepState, entries: Mapping[str, str]) -> None:
-        """Begin a new attempt if prices, addresses or the allowed loss have changed since a plan's proof, or a model is new.
+        """Begin a new attempt to find a plan for a step if the reason for the last result no longer holds.
+
+        If a plan serves: the catalog entry of one of its models or of the current model has changed, or its proof allows a
+        larger loss than is accepted now. Without a plan: the attempt has ended, and a model is new.
+
         ``entries`` has the current :func:`entry_digest` of each model of the catalog.
         """
         plans = [one for one in (state.plan, state.below) if one is not None]
@@ -143,7 +147,8 @@ class Pilot:
     def _compare_settings(self) -> None:
         """Begin new attempts if the way of comparing answers has changed.
 
-        If only the judge or the pause between conversations has changed, just the proofs in progress are given up.
+        If only the judge or the pause between conversations has changed, only the proofs in progress are abandoned; plans that
+        serve continue to do so.
         """
         comparing, judge, pause_s = self.settings.comparing, self.settings.judge or "", self.settings.pause_s
         has_changed = self.notes.get("comparing", comparing) != comparing
@@ -155,7 +160,7 @@ class Pilot:
         self.notes |= {"comparing": comparing, "judge": judge, "pause_s": pause_s}
 
     def _beat(self) -> None:
-        """Record the time at which a pilot was running. Other processes serve plans only if that time is recent."""
+        """Record in the store that a pilot runs now. Other processes serve plans only if the last such record is recent."""
         if time.time() - self.notes.get("piloted_at", 0.0) > BEAT_S:
             self._note()
 
@@ -220,8 +225,8 @@ class Pilot:
         return run
 
     def _over(self, key: str, state: StepState, units: Sequence[ReplayUnit]) -> list[ReplayUnit]:
-        """Return those of ``units``, the attempt's recorded calls, whose conversation has finished, one conversation after
-        another.
+        """Return the calls whose conversation has finished, one conversation after another. ``units`` are the recorded calls of
+        the step ``key`` in the current attempt.
         """
         since, found = self._conversations.get(key, (-1, None))
         if found is None or since != state.since:
@@ -240,7 +245,9 @@ class Pilot:
         return max(self.settings.labels - len(answered), 0)
 
     def _search(self) -> None:
-        """Call models, choose candidate plans and try to prove one of them, as far as the new records allow."""
+        """Call models, choose candidate plans and try to prove one of them for each step, as far as the recorded calls and the
+        budget allow.
+        """
         asker = self._asking()
         work = ReplayRun(
             self.kept, asker, self.catalog, self.same, self.follower, budget_usd=max(asker.spent_usd + asker.left_usd, 1e-9),
@@ -315,7 +322,9 @@ class Pilot:
     # -- what serves ----------------------------------------------------------------------------------------------------------
 
     def _raising(self, key: str, state: StepState) -> Raising:
-        """Return the :class:`Raising` of a step's plan. For a new plan or a new pilot it starts from the plan's proof."""
+        """Return the object that decides the share of a step's plan. It is created, with the numbers of the plan's proof, when
+        the plan or this pilot is new.
+        """
         if key not in self._raisings:
             plan = state.plan_of("plan")
             self._raisings[key] = Raising(
@@ -352,7 +361,7 @@ class Pilot:
 
     def _compare(self, key: str, state: StepState) -> None:
         """Run the plan on a sample of prompts that the current model has answered, and count how often the plan's answer
-        differs.
+        differs from the current model's.
         """
         plan = state.plan_of("plan")
         if plan is None or state.share <= 0.0:
@@ -382,14 +391,15 @@ class Pilot:
             self.served.add([{**row, "figures": "[]", "usd": 0.0, "saved_usd": 0.0}])
 
     def _end(self, state: StepState, why: str) -> None:
-        """End an attempt that has proven no plan, for the reason ``why``. A plan that already serves continues to serve."""
+        """End a step's attempt that has proven no plan; ``why`` is the reason. A plan that already serves still serves."""
         state.ended, state.candidates = why, []
         if state.plan is None:
             state.since, state.chosen = max(self.kept.units, default=0), 0
 
     def _begin(self, state: StepState, why: str) -> None:
-        """Return a step to the current model, and begin a new attempt on new calls; ``why`` is the alarm if a plan served, or
-        "".
+        """Let the current model answer all calls of a step again, and begin a new attempt on new calls.
+
+        ``why`` is the reason if a plan served, which is then logged as an alarm; "" otherwise.
         """
         if why and state.plan is not None:
             day = datetime.fromtimestamp(self._day() * 86_400.0, UTC).date().isoformat()

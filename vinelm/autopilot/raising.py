@@ -51,7 +51,8 @@ class ShareWatch:
     fast as an early change. While the share stays in the interval, the probability of any alarm is at most ``alpha``.
 
     Args:
-        ones, seen: The numbers of ones and of all values in the reference data.
+        ones: The number of ones in the reference data.
+        seen: The number of all values in the reference data.
         alpha: The maximum probability of a false alarm.
     """
 
@@ -62,7 +63,7 @@ class ShareWatch:
         self._process = self._fresh()
 
     def add(self, value: bool) -> bool:
-        """Count one value; return whether the share has changed."""
+        """Count one value; return whether the share is now proven to have left the interval."""
         log_wealth = self._process.add(np.array([value, not value], np.float64))
         self._waiting.append(value)
         if len(self._waiting) >= 2 * LAG:
@@ -99,8 +100,8 @@ class Raising:
 
     Args:
         max_loss: The accuracy that the plan may lose, a fraction of the answers; feedback is compared with it.
-        escalated: In the plan's proof, the numbers of requests that the current model had to answer, and of all requests.
-        differing: In the plan's proof, the numbers of answers that differ from the current model's, and of all answers.
+        escalated: In the plan's proof: (number of requests that the current model had to answer, number of all requests).
+        differing: In the plan's proof: (number of answers that differ from the current model's, number of all answers).
         saved: The fraction of the step's cost that the plan saves, according to its proof.
         today: The mean cost in dollars and the mean seconds of the recorded calls of the current model.
         max_slowdown: The maximum for the mean seconds of the plan's calls, in multiples of the current model's; None sets no
@@ -138,7 +139,7 @@ class Raising:
 
     @property
     def share(self) -> float:
-        """The share of new requests that the plan serves; 0 after an alarm."""
+        """The share of new requests that the plan serves now; 0 after an alarm."""
         return LEVELS[self.level] if self.alarm is None else 0.0
 
     def ran_as_today(self, took: Took | None = None) -> None:
@@ -169,8 +170,10 @@ class Raising:
             self.alarm = "fewer of its answers are right"
 
     def _compare(self, is_plan: bool, took: Took | None) -> None:
-        """Add a call's cost and seconds (``took``, None to ignore the call) to the comparison of the plan with the current
-        model. Nothing is compared while an earlier plan still serves some other requests.
+        """Compare a call's cost and seconds with those of the other group: the plan's calls with the current model's.
+
+        ``took`` is None if the call is ignored. Nothing is compared while an earlier plan still serves some of the other
+        requests.
         """
         if took is None or self.alarm is not None or (self.has_below and self.level + 1 < len(LEVELS)):
             return

@@ -16,11 +16,12 @@ SALT = "autopilot:"
 
 @dataclass
 class StepState:
-    """The state of a step.
+    """The state of a step. Recorded calls are numbered in their order; the current model is the one that answers without a
+    plan.
 
     Attributes:
         title: The step's name.
-        today: The catalog entry that answers without an autopilot.
+        today: The catalog entry of the current model.
         since: The current attempt uses recorded calls with numbers above this.
         chosen: The number of the first recorded call in the last conversation from which plans were chosen; 0 before plans are
             chosen.
@@ -28,7 +29,8 @@ class StepState:
         attempt: The number of the attempt, counted over all steps; 0 before plans are chosen.
         labels: The maximum number of questions that people may be asked in the attempt.
         dropped: For each model that is no longer called, the reason.
-        candidates: The plans that are being tested for a proof: name, share of the cost saved, share of answers that differ.
+        candidates: The plans that are being tested for a proof, each as [name, share of the cost saved, share of answers that
+            differ].
         ended: Why no plan is being tested; "" while a plan is or may be tested.
         plan: The proven plan that serves a share of the requests: ``kind`` and ``models``.
         below: The plan proven before ``plan``, which serves the other requests meanwhile.
@@ -37,12 +39,12 @@ class StepState:
         share: The share of new requests that the plan serves (:data:`~vinelm.autopilot.raising.LEVELS`).
         saved: The share of the step's cost that the plan saves, according to its proof.
         today_usd, today_s: Mean cost in dollars and mean seconds of a call of the current model; 0 seconds if unknown.
-        proven: The smallest loss of accuracy that the plan's proof excludes, a fraction.
-        entries: For each model of the catalog, the last digest of its entry, with its address and prices.
+        proven: The plan is proven to lose less accuracy than this, a fraction; None without a plan.
+        entries: For each model of the catalog, the last known digest of its entry, including address and prices.
         escalated, differing: In the plan's proof, the number of requests that the current model had to answer, and the number
             of answers that differ, each as (number, total).
         wants_units: Whether calls of the current model should be recorded.
-        alarms: The days and reasons of rollbacks to the current model.
+        alarms: The rollbacks to the current model, each as [day, reason].
     """
 
     title: str
@@ -80,12 +82,12 @@ class StepState:
         return asdict(self)
 
     def assignment(self) -> Assignment[Part]:
-        """Return the assignment of requests to the plan, the plan below it and the current model."""
+        """Return the assignment of requests to "plan", to "below" (the plan proven before) and to "today" (current model)."""
         below = max(1.0 - HOLDOUT - self.share, 0.0) if self.below is not None else 0.0
         return Assignment(((self.share, "plan"), (below, "below"), (1.0 - self.share - below, "today")), SALT)
 
     def plan_of(self, part: Part) -> AnswerPlan | None:
-        """Return the plan that the requests of a part run; None if they run the current model."""
+        """Return the plan that requests assigned to ``part`` run; None if they run the current model."""
         found = {"plan": self.plan, "below": self.below, "today": None}[part]
         return None if found is None else AnswerPlan(found["kind"], tuple(found["models"]))
 

@@ -31,14 +31,14 @@ class StepStatus:
         today: The catalog entry that answers without an autopilot.
         recorded: The number of recorded calls of that entry.
         says: The step's status, in a few words.
-        plan: The proven plan; None if there is none.
+        plan: The proven plan as a text; None if there is none.
         share: The share of new requests that the plan serves.
         saves: The share of the step's cost that the plan saves, according to its proof.
-        proven: The smallest loss of accuracy that the plan's proof excludes, a fraction.
+        proven: The plan is proven to lose less accuracy than this, a fraction; None without a plan.
         usd, saved_usd: The cost in dollars of calls served by plans in the last 30 days, and how much more the current model
             would have cost.
         waiting: The number of open questions for people.
-        alarms: The days and reasons of rollbacks.
+        alarms: The rollbacks to the current model, each as [day, reason].
     """
 
     step: str

@@ -28,7 +28,7 @@ BY_PROMPT = "prompt:"
 
 
 def step_key(stage: str) -> str:
-    """Return the key of a stage's step, as in :func:`~vinelm.replay.steps.step_of`."""
+    """Return the key by which a stage's step is stored, the same as :func:`~vinelm.replay.steps.step_of` gives its calls."""
     return stage if stage.startswith(BY_PROMPT) else f"name:{stage}"
 
 
@@ -39,16 +39,22 @@ class Watches(Protocol):
         """Return the step's current state; None for an unknown step."""
 
     def part_of(self, state: StepState, key: str) -> Part:
-        """Return whether a request runs the "plan", the plan "below" it, or "today"'s model; ``key`` is the request's name."""
+        """Return "plan" if a request runs the newest proven plan, "below" for the plan proven before it, "today" for the
+        current model. ``key`` is the request's name.
+        """
 
     def recorded(self, call: LoggedCall) -> None:
         """Record a call of the current model."""
 
     def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
-        """Count a call's outcome, cost in dollars and seconds; ``key`` is the request's name, ``outcome`` a letter that says
-        who answered.
+        """Count a call's outcome, cost in dollars and seconds.
 
-        Without ``seconds`` the cost is not compared between plans, since the call's plan was not drawn.
+        Args:
+            step: The key of the call's step.
+            key: The request's name.
+            outcome: The letter in :mod:`vinelm.traces.served.piloted` that states who answered.
+            usd: The cost in dollars.
+            seconds: The seconds; without them the cost is not compared between plans, since the call's plan was not drawn.
         """
 
     def is_same(self, one: Message, other: Message) -> bool:
@@ -98,8 +104,10 @@ class WatchedModels:
         return self._models.chat_model(name, found, limits) if isinstance(found, CallContext) else found
 
     def _chosen(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> CallContext | CascadeModel:
-        """Return the context of the call for the model ``name`` (which records the call, if needed), or the chat model of the
-        plan that runs instead.
+        """Return the chat model of the plan that runs instead of the model ``name``; without a plan, the context of the call
+        for that model.
+
+        If the call is to be recorded, the context records it.
         """
         watch, step = self._watch, step_key(call.stage)
         state = watch.state_of(step)

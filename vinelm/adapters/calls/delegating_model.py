@@ -45,7 +45,7 @@ class Attempt:
         self.model, self.options = aimed(model, options)
 
     def saw(self, generation: ChatGeneration) -> None:
-        """Record that the caller is about to receive this answer or chunk."""
+        """Record that ``generation``, an answer or a chunk of it, is about to be handed to the caller."""
         self.is_begun = True
 
     def __enter__(self) -> Attempt:
@@ -66,9 +66,12 @@ class DelegatingChatModel(BaseChatModel):
 
     @abstractmethod
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
-        """Return attempt number ``number`` (from 0) to answer ``messages``; it is a new object that states which model to call.
+        """Return a new :class:`Attempt` at answering ``messages``, which holds the chat model to call.
 
-        ``options`` are the options of the call, not yet in that model's format.
+        Args:
+            number: the number of the attempt, counted from 0.
+            messages: the prompt.
+            options: the options of the call, not yet in that model's format.
         """
 
     async def _aattempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
@@ -84,7 +87,7 @@ class DelegatingChatModel(BaseChatModel):
         parallel_tool_calls: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Return this model with tools; they are converted for the chosen model when it runs.
+        """Return this model with tools; the tools are converted for the chosen model at each call.
 
         The parameters are named as in ``ChatOpenAI``, since libraries inspect the signature before they pass arguments.
         """

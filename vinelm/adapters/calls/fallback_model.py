@@ -87,9 +87,11 @@ class FallbackModel(DelegatingChatModel):
 
 
 class _Attempt(Attempt):
-    """One attempt on the current model. If it fails, leaving the block falls back to another model, if one is available.
+    """One attempt on the current model.
 
-    Tracing is told the model of an answer if the attempt is not the call's first one (``is_first``).
+    If the call fails before the caller has received a part of the answer, the with-block suppresses the error, provided that
+    :meth:`Attempts.fall_back` finds another model. ``is_first`` is whether this is the call's first attempt. The answers of
+    later attempts state the name of their model, since LangChain's tracing knows only the first model.
     """
 
     __slots__ = ("_attempts", "_chosen", "_is_first")

@@ -23,8 +23,13 @@ class Structured:
     options: Mapping[str, Any]
 
     def parsed(self, message: AIMessage) -> Any:
-        """Return the schema's instance (a dict unless it is a pydantic class) from a tool call, the text as JSON, or an object
-        parsed by the model's client. Raises :class:`OutputParserException` if there is none.
+        """Return the schema's instance that the model's answer ``message`` contains; a dict unless the schema is a pydantic
+        class.
+
+        It is read from an object that the model's client has parsed, from a tool call, or from the text as JSON.
+
+        Raises:
+            OutputParserException: the answer contains no instance, or one that does not fit the schema.
         """
         found = message.additional_kwargs.get("parsed")
         if found is None:

@@ -48,8 +48,8 @@ class BoundTools(list[Any]):
 def aimed(model: BaseChatModel, options: Mapping[str, Any]) -> tuple[BaseChatModel, dict[str, Any]]:
     """Return the chat model to call for the chosen ``model``, and the options of the call in that model's format.
 
-    Tools and schema are converted. The returned model may be another object than ``model``, for example one with the
-    application's settings.
+    Tools and output schemas in ``options`` are converted by the model's own ``bind_tools`` and ``with_structured_output``. So
+    the returned chat model may be another object than ``model``, for example a copy with the application's settings.
     """
     asked = dict(options)
     target = model
@@ -121,9 +121,9 @@ def taken(bind_tools: Callable[..., Any], options: Mapping[str, Any]) -> dict[st
 
 
 def _read_form(tool: Any, strict: bool | None) -> Any:
-    """Convert a tool to OpenAI's format; return a tool that cannot be converted (a provider's built-in tool) unchanged.
+    """Return ``tool`` in OpenAI's format; a tool that cannot be converted (a provider's built-in tool) is returned unchanged.
 
-    ``strict`` is LangChain's: whether arguments must match the schema exactly; None leaves it open.
+    ``strict`` states whether arguments must match the schema exactly; with None the format does not state it.
     """
     try:
         return convert_to_openai_tool(tool, strict=strict)
@@ -134,8 +134,10 @@ def _read_form(tool: Any, strict: bool | None) -> Any:
 def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
     """Return the chat model inside a binding or at the start of a parsing chain, and the arguments bound to the model.
 
-    ``method`` is the name of the method that returned ``bound``, for the message of the :class:`WorkflowError` if it has no
-    chat model.
+    ``method`` is the name of the method that returned ``bound``, for the error message.
+
+    Raises:
+        WorkflowError: ``bound`` contains no chat model.
     """
     if isinstance(bound, RunnableSequence):
         bound = bound.first

@@ -37,11 +37,11 @@ BEGUN = "vinelm_begun"
 class VineChatModel(DelegatingChatModel):
     """A chat model whose every call is an invocation of ``stage``, on the model that the policy chooses.
 
-    Without ``stage``, the calling node is the stage. Calls inside one run of a graph, or one ``with vine.request(...)``,
-    are the invocations of one request, in order; parallel calls share a position in its path. Any other call is a separate
-    request, for ``objective`` if given. In the nodes of a root graph the path is in a channel of the graph, if a wrapped stage
-    or a ``VineMiddleware`` adds it; otherwise this process keeps it for the graph's thread. Plans come from the ``VineLM`` of
-    the run's context, or from the profiler, even if another ``VineLM`` made the model.
+    Without ``stage``, the calling node is the stage. Calls inside one run of a graph, or one ``with vine.request(...)``, are
+    the invocations of one request, in order; parallel calls count as one position in the request's path. Any other call is a
+    separate request, with the objective ``objective`` if one is given. In the nodes of a root graph the path is in a channel of
+    the graph, if a wrapped stage or a ``VineMiddleware`` adds it; otherwise this process keeps it for the graph's thread. Plans
+    come from the ``VineLM`` of the run's context, or from the profiler, even if another ``VineLM`` made the model.
 
     ``temperature``, ``stop``, ``max_tokens`` and ``timeout`` (seconds) apply to every chosen model. ``default`` is the model
     that runs without a plan. After a failed call up to ``max_retries`` further invocations are made, for which the policy may
@@ -89,9 +89,11 @@ class VineChatModel(DelegatingChatModel):
 
     @property
     def model_name(self) -> str | None:
-        """The name by which the provider knows the default model; LangChain's agents infer from it native support of schemas.
+        """The name by which the provider knows the default model. LangChain's agents use it to decide whether the model has
+        built-in support for output schemas.
 
-        None if a model of the stage lacks that support, or if the name cannot be determined.
+        None if the default model or another model that the stage allows may lack that support, or if the name cannot be
+        determined.
         """
         adapter: GraphAdapter = self.vine.adapter
 
@@ -117,7 +119,10 @@ class VineChatModel(DelegatingChatModel):
         return params if name is None else {"model": name, "model_name": name, **params}
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
-        """Return the text that LangChain's cache uses as key: all settings, the application's own model, the chosen model."""
+        """Return the text that LangChain's cache uses as key of a call.
+
+        It contains the call's settings, the settings of the application's own chat model, and the name of the chosen model.
+        """
         begun: _Begun | None = kwargs.pop(BEGUN, None)
         asked = super()._get_llm_string(stop=stop or self.stop, **kwargs)
         own = None if self.own is None else self.own.inner.given._get_llm_string(stop=stop)
@@ -213,7 +218,8 @@ class VineChatModel(DelegatingChatModel):
     def _place(self, attempt: int, options: Mapping[str, Any]) -> tuple[GraphAdapter, InvokeOptions]:
         """Return the adapter of the ``vine`` object that made this model, and the options for one invocation.
 
-        ``attempt`` counts the attempts of a call from 0; only the last allowed attempt may fall back to another model.
+        ``attempt`` is the number of attempts that the call has made before. Only attempt ``max_retries``, the last one, may
+        fall back to another model within its invocation.
         """
         given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
         return self.vine.adapter, {
@@ -233,7 +239,8 @@ class _Begun:
 
     Attributes:
         call: the invocation.
-        is_taken: whether the first attempt has taken over ``call``, and so ends it.
+        is_taken: whether the first attempt uses ``call``. The attempt then records the end of ``call``, and this object does
+            not.
     """
 
     __slots__ = ("call", "is_taken")
@@ -271,9 +278,10 @@ def _with(options: dict[str, Any], begun: _Begun) -> dict[str, Any]:
 
 
 def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
-    """Remove the invocation already begun from the options, and return it if ``number`` is 0, the first attempt.
+    """Remove the invocation that has already begun (:class:`_Begun`) from ``options``, and return it if attempt ``number`` is
+    0.
 
-    Returns None for any other attempt, and if no invocation has begun.
+    Returns None for later attempts, and if ``options`` has no such invocation.
     """
     begun: _Begun | None = options.pop(BEGUN, None)
     if begun is None or number:
@@ -347,11 +355,12 @@ class VineInterface(GraphInterface):
         return VineChatModel(vine=self, stage=stage, **settings)
 
     def around(self, model: Any, stage: str | None = None, *, price: Any = None) -> Any:
-        """Return a chat model that replaces the application's own. Without a plan the own model runs: it is the current setup.
+        """Return a chat model that replaces the application's own model ``model``. Without a plan, the application's model
+        runs.
 
-        The object is called unchanged, with all its settings, callbacks, tags, cache and rate limiter. If a plan chooses
-        another model of the catalog, the settings that both models have apply to it, too. In a model with ``bind_tools``,
-        ``with_fallbacks``, ``with_retry`` or ``with_config``, or a chain, the models inside are wrapped.
+        The application's model is called unchanged, with all its settings, callbacks, tags, cache and rate limiter. If a plan
+        chooses another model of the catalog, the settings that both models have apply to it, too. In a model with
+        ``bind_tools``, ``with_fallbacks``, ``with_retry`` or ``with_config``, or a chain, the models inside are wrapped.
 
         A client of the openai SDK becomes a client whose every ``chat.completions.create`` is an invocation of the stage.
         Without a plan, the model that the call names runs, with the client's key, address, time limit and headers.
@@ -360,8 +369,8 @@ class VineInterface(GraphInterface):
             model: a LangChain chat model, or a runnable built from it; a name such as ``"openai:gpt-5"``, as for
                 ``init_chat_model``; or an ``OpenAI`` or ``AsyncOpenAI`` of the openai SDK.
             stage: name of the stage; by default the stage of the calling node.
-            price: dollars per million tokens of a model that neither the catalog nor the list of prices knows:
-                ``{"input": ..., "output": ..., "source": ..., "as_of": ...}``.
+            price: dollars per million tokens of a model that neither the catalog nor the list of prices knows: ``{"input": ...,
+                "output": ..., "source": ..., "as_of": ...}``.
 
         Raises:
             ConfigError: there is no chat model inside, or its price is not known.

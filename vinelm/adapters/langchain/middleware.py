@@ -40,10 +40,10 @@ class RoutedAgentState(AgentState[Any]):
 class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     """A middleware that makes each call of an agent's model an invocation of the stage ``"model"``.
 
-    For VineLM a ReAct agent is the template ``Template((Loop((Stage("model"),), times=n),))``.
-    The policy's model replaces the agent's model. The agent binds its tools, tool choice, response format and settings to the
-    chosen model. Retries by a middleware inside this middleware belong to the same invocation. ``default`` is the model that
-    runs without a plan. An agent inside another graph needs its own ``stage`` name.
+    For VineLM a ReAct agent is the template ``Template((Loop((Stage("model"),), times=n),))``. The policy's model replaces the
+    agent's model. The agent binds its tools, tool choice, response format and settings to the chosen model. If another
+    middleware, wrapped by this one, repeats a call, all its attempts belong to the same invocation. ``default`` is the model
+    that runs without a plan. An agent inside another graph needs its own ``stage`` name.
     """
 
     state_schema = RoutedAgentState
@@ -57,7 +57,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
-        """Call the chosen model through ``handler``, and return its response with an update of the path."""
+        """Call the chosen model through ``handler``. Return the response with an update of the path in the agent's state."""
         adapter, how, failure = self._found(request)
         with adapter.invoke(*self._place(request), **how) as scope:
             if failure is not None:
@@ -68,7 +68,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
-        """Call the chosen model through ``handler``, and return its response with an update of the path."""
+        """Call the chosen model through ``handler``, like :meth:`wrap_model_call`, without blocking the event loop."""
         adapter, how, failure = self._found(request)
         async with await adapter.ainvoke(*self._place(request), **how) as scope:
             if failure is not None:
@@ -77,9 +77,10 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return _written(response, scope, adapter.on_error)
 
     def _found(self, request: ModelRequest[Any]) -> tuple[GraphAdapter, InvokeOptions, Exception | None]:
-        """Return the adapter that serves this run, the options for the invocation, and an error.
+        """Return the adapter of this run, the options for the invocation, and an error.
 
-        The error is None unless the application's context or state could not be read.
+        The error is None unless reading the application's context or state has failed. Then the options have only default
+        values, and the adapter may be the one that made this middleware.
         """
         adapter, plain = self._adapter, InvokeOptions(run_is_request=True, default=self._default)
         try:
@@ -101,19 +102,22 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return adapter
 
     def _place(self, request: ModelRequest[Any]) -> tuple[str, PathValue | None, RunnableConfig, Runtime[Any]]:
-        """Return where the call is made: the stage, the path stored in the state, and LangGraph's config and runtime."""
+        """Return where the call is made: the stage's name, the path stored in the agent's state (None if there is none), and
+        LangGraph's config and runtime.
+        """
         return self._stage, cast("PathValue | None", request.state.get(PATH_KEY)), get_config(), request.runtime
 
     def _how(self, request: ModelRequest[Any]) -> InvokeOptions:
-        """Return the options for the invocation, which must continue the path if the last message is a tool's answer."""
+        """Return the options for the invocation; it continues the request's path if the last message is a tool's answer."""
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
         return {"continues": is_under_way, "run_is_request": True, "tools": request.tools, "default": self._default}
 
 
 def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, on_error: OnError) -> ExtendedModelResponse[Any]:
-    """Return the response together with the update of the path that ``scope``, the invocation, has made.
+    """Return the response together with the update of the state's path for the invocation ``scope``.
 
-    The update is left out if the run keeps the path itself, or if VineLM's own code fails.
+    The update is left out if the run keeps the path in memory. If VineLM's own code fails, it is left out, too, unless
+    ``on_error`` is "raise".
     """
     if isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
@@ -126,8 +130,8 @@ def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, o
 def _on(model: BaseChatModel, request: ModelRequest[Any]) -> ModelRequest[Any]:
     """Return a copy of the request with another model, like ``request.override(model=model)``.
 
-    ``override`` would take a quarter of the middleware's time. It also replaces the warning filters of the whole process, which
-    other threads use too, to silence a warning about each field that it sets.
+    ``override`` is slow: it would take a quarter of the middleware's time. To silence its own warnings, it also replaces the
+    warning filters of the whole process, which other threads use.
     """
     routed = copy.copy(request)
     object.__setattr__(routed, "model", model)  # a plain assignment warns

@@ -21,10 +21,10 @@ _REFUSED = "VineLM serves chat.completions.create of the openai SDK, and nothing
 
 
 def openai_client(vine: Any, chat_of: Callable[[str], BaseChatModel], stage: str | None, *, is_async: bool) -> Any:
-    """Return an ``OpenAI`` or ``AsyncOpenAI`` whose ``chat.completions`` call the stage's chat models, made by ``vine``.
+    """Return an ``OpenAI`` or ``AsyncOpenAI`` whose ``chat.completions`` call the chat models that ``chat_of`` returns.
 
     Args:
-        vine: makes the chat models.
+        vine: the ``vine`` object that the calls belong to.
         chat_of: returns the chat model for the model name in a call.
         stage: name of the stage; None for the stage of the calling node.
         is_async: whether it is the SDK's client for coroutines.

@@ -66,7 +66,7 @@ def asked_of(chat: BaseChatModel, body: Mapping[str, Any]) -> tuple[list[BaseMes
 
 
 def _choice(choice: Any) -> Any:
-    """Convert OpenAI's tool choice to the form that every LangChain package accepts: a mode, or the name of a tool."""
+    """Convert OpenAI's tool choice to the form that every LangChain package accepts: "auto", "none", "any" or a tool's name."""
     if isinstance(choice, Mapping):
         return (choice.get("function") or {}).get("name")
     return "any" if choice == "required" else choice
@@ -77,8 +77,8 @@ class OpenAIAnswer:
 
     Attributes:
         created: the answer's creation time, in Unix seconds.
-        asked: the model that the request names.
-        states_usage: whether the request asks for a last chunk with the tokens used.
+        asked: the name of the model in the request; empty if it names none.
+        states_usage: whether a streamed answer ends with a chunk that states the tokens used, because the request asks for it.
 
     Args:
         body: the body of the request.
@@ -126,7 +126,11 @@ def _usage(usages: list[Any]) -> dict[str, Any]:
 
 
 def _pieces(answer: OpenAIAnswer, chunk: AIMessageChunk, ends: dict[str, Any]) -> Iterator[bytes]:
-    """Yield the stream events of a chunk, and store in ``ends`` the values that the final event needs."""
+    """Yield the server-sent events of one chunk of an answer.
+
+    ``ends`` collects, over all chunks of the answer, the values that the final event needs: the finish reason, the usages, and
+    whether there are tool calls. It is empty before the first chunk.
+    """
     delta: dict[str, Any] = {} if ends else {"role": "assistant"}
     ends.setdefault("reason", None)
     if text := str(chunk.text):
@@ -200,7 +204,9 @@ def _event(plain: Mapping[str, Any]) -> bytes:
 
 
 def told(error: VineLMError) -> dict[str, Any]:
-    """Return the arguments of an HTTP response from which the openai SDK builds an exception with our message."""
+    """Return the arguments (``status_code`` and ``json``) of the HTTP response from which the openai SDK builds an exception
+    with the message of ``error``.
+    """
     kind = error.kind if isinstance(error, CallError) else "malformed"
     status, code = _STATUS.get(kind, (500, kind))
     return {"status_code": status, "json": error_body(status, str(error), code)}

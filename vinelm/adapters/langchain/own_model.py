@@ -41,7 +41,7 @@ class OwnModel:
 
     @classmethod
     def of(cls, chat: BaseChatModel, entry: Model) -> OwnModel:
-        """Return ``chat``, the application's chat model, with its settings and the name of its catalog entry."""
+        """Return an :class:`OwnModel` for ``chat``, the application's chat model, of which ``entry`` is the catalog entry."""
         given = {name: getattr(chat, name, None) for name in SHARED if name in chat.model_fields_set}
         inner = InnerChat(chat, entry_max_tokens=entry.max_tokens)
         return cls(inner, entry.name, {name: one for name, one in given.items() if one is not None}, _set_limit(chat))
@@ -52,7 +52,10 @@ class OwnModel:
 
 
 def _set_limit(chat: BaseChatModel) -> int | None:
-    """Return the application's limit on an answer's tokens for a chat model; None if it is only the model's own maximum."""
+    """Return the application's limit on the tokens of an answer, as set on ``chat``.
+
+    None if the application sets no limit; a limit equal to the model's own maximum counts as none.
+    """
     found, most = limit_of(chat), (getattr(chat, "profile", None) or {}).get("max_output_tokens")
     return None if found == most else found
 
@@ -130,7 +133,9 @@ def _wrapped(made: Any, wrap: Wrap) -> Any:
 
 
 def _alternative(made: Any, wrap: Wrap) -> Any:
-    """Wrap an alternative of a configurable model; lazy alternatives are wrapped when chosen."""
+    """Wrap one of the models that a configurable model may be switched to. If ``made`` is a function that makes the model,
+    return a function that makes and wraps it.
+    """
     return _wrapped(made, wrap) if isinstance(made, Runnable) else lambda: _wrapped(made(), wrap)
 
 

@@ -123,11 +123,11 @@ class GraphInterface(OneProcess):
                 stage out.
             optional: plans may skip the stage: ``fn`` is not called, and the state stays unchanged.
             eager: finds calls of read-only tools in the text that the model writes, such as a program, so that they start while
-                it still streams (docs/tools.md). It is called with the state as an answer begins, and returns a function. This
-                function takes the next piece of text and returns the ``(tool, arguments)`` that this piece completes. Its
-                exceptions are ignored.
+                it still streams (docs/tools.md). It is called with the state when an answer begins, and returns a function.
+                That function is called with each piece of the text, and returns a ``(tool, arguments)`` pair for each call that
+                the piece completes. Exceptions are ignored unless ``on_error`` is "raise".
             deterministic: equal calls may share an answer at any temperature: ``batch``, ``profile`` and ``replay`` buy it once
-                (docs/batch.md#equal-calls). Calls at temperature 0 always do.
+                (docs/batch.md#equal-calls). Equal calls at temperature 0 always share an answer.
             cache: where served calls look for the answer of an equal call, which then costs $0: any LangChain cache, or a
                 :class:`~vinelm.CallCache`. Answers are kept separate for each tenant (docs/serve.md#cache).
             priority: added to the request's priority, from -100 to 100; see :meth:`context`.
@@ -172,8 +172,9 @@ class GraphInterface(OneProcess):
     def verifier(self, name: str, *, prompt: str, state: type, key: str = "verdict", default: str | None = SKIP) -> Node:
         """Return a graph node that asks a model whether the answer in the state is right: an optional stage.
 
-        It writes ``"yes"``, ``"no"`` or ``"unclear"`` under ``key``, which replaces ``signal=`` as the stage's signal. It
-        writes no answer. Plans call it only if its verdict is worth its price (docs/signals.md#a-verifier).
+        It writes ``"yes"``, ``"no"`` or ``"unclear"`` under ``key``. Plans use this value as the stage's signal, instead of the
+        workflow's ``signal=``. It writes no answer. Plans call it only if its verdict is worth its price
+        (docs/signals.md#a-verifier).
 
         Args:
             name: the node's name in the graph.
@@ -231,11 +232,13 @@ class GraphInterface(OneProcess):
                 of Sends. For a loop it may return True when the workflow is finished; any other place must then be declared by
                 its return type ``Literal[...]``.
             again: the node with which the loop continues.
-            end: the place after the loop or branch. The plan may go there before ``fn`` does, if no stage follows it. For a
-                branch, the default is END if END is among its places; without ``end``, the plan never ends the request there.
-            to: the places of a branch, as in ``add_conditional_edges``: names of nodes, or ``{verdict: name}``.
-            times: the maximum number of times that the edge leads to a place other than ``end`` in one run, >= 1, for all
-                places or by place. The default is what the template allows, or 25 if no template is known.
+            end: the place after the loop or branch. The plan may end the request by going there, even if ``fn`` names another
+                place, unless stages follow it. For a branch, the default is END if END is among its places; without ``end``,
+                the plan never ends the request there.
+            to: the places of a branch, as in ``add_conditional_edges``: names of nodes, or ``{result of fn: name}``.
+            times: the maximum number of times that the edge leads to a place other than ``end`` in one run, >= 1: one number
+                for each of these places, or a number by place. The default is what the template allows, or 25 if no template is
+                known.
 
         Raises:
             WorkflowError: ``fn`` cannot be wrapped, or the arguments do not fit together.
@@ -267,21 +270,22 @@ class GraphInterface(OneProcess):
         Args:
             fn: a function with a docstring, or a LangChain tool; without it a decorator is returned.
             read_only: a call changes nothing, so an unused call does no harm.
-            writes: which prefetched reads a call makes stale: the reads of this run ("session"), or of all runs of this
-                object ("all").
+            writes: which prefetched reads a call makes stale: the reads of this run ("session"), or of all runs of this object
+                ("all").
             cost_usd: cost of one call in dollars, >= 0.
             ttl_s: seconds for which a result stays valid, > 0; None keeps it valid until a write.
             ahead: for a tool that a node of the graph calls: returns that call's arguments, by key, from the state before the
                 preceding stage; None if they are not known yet. The call may then start during that stage, with the plan's
-                probability of ``before`` coming next.
-            before: the stages that come right after the node that calls the tool, and after no other branch.
+                probability that a stage of ``before`` comes next.
+            before: names of the stages before which the node calls the tool: those that come right after this node. Only this
+                node's branch may lead to them.
             unchecked: prefetch calls even if the application may still refuse or change them: by an interrupt, a middleware, or
                 a node between the model and the tool. Without it, such a tool is not prefetched.
 
         Raises:
             ConfigError: a read-only tool takes injected state, store or runtime, returns a Command, interrupts or is a
-                generator; another tool has its name; a figure is out of range; ``ahead`` or ``before`` is given alone, or
-                to a tool that writes.
+                generator; another tool has its name; a figure is out of range; ``ahead`` or ``before`` is given alone, or to a
+                tool that writes.
         """
         how: dict[str, Any] = {"read_only": read_only, "writes": writes, "cost_usd": cost_usd, "ttl_s": ttl_s}
         how |= {"ahead": ahead, "before": before, "unchecked": unchecked}
@@ -297,17 +301,19 @@ class GraphInterface(OneProcess):
     def finish(self) -> Node:
         """Return a graph node that returns an earlier answer if the plan trusts it more than the last answer.
 
-        ``graph.add_node("finish", vine.finish)``, with ``vine.route(..., end="finish")`` and an edge from it to END. It
-        writes all ``answer=`` keys with the values that they had after the first answer of that class; their reducers are
-        bypassed. A request whose tokens were streamed to the caller returns its last answer. Without the node, every request
-        does so.
+        ``graph.add_node("finish", vine.finish)``, with ``vine.route(..., end="finish")`` and an edge from it to END. Equal
+        answers form a class. The node sets all ``answer=`` keys to the values that they had after the first answer of the
+        trusted class, bypassing their reducers. A request whose tokens were streamed to the caller returns its last answer.
+        Without the node, every request returns its last answer.
         """
         self.adapter.note_exits()
         return self.adapter.finish_node
 
     @property
     def stages(self) -> Mapping[str, str | None]:
-        """The stages wrapped so far, each with the default model from ``stage(default=)``, or None."""
+        """The stages wrapped so far, each with the default model that ``stage(default=)`` declared; None for a stage without
+        one.
+        """
         return dict(self.adapter.declared)
 
     def default_model(self, stage: str) -> str:
@@ -337,8 +343,8 @@ class GraphInterface(OneProcess):
 
         Args:
             objective: the request's objective: its target and its limits; also as plain JSON.
-            user: the application's own context object or dict. The result is a copy that carries the other arguments, with the
-                same type, fields, equality and dumps.
+            user: the application's own context object or dict. The result is a copy of it that carries the other arguments. The
+                copy has the same type and fields; comparing or serializing it gives the same results.
             policy: chooses the models instead of a new session.
             request: the labelled request, for offline backends and the oracle stop.
             started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
@@ -379,21 +385,21 @@ class GraphInterface(OneProcess):
 class GraphAdapter(AdapterSettings, GraphInterface):
     """Wraps the LLM stages of a LangGraph application and asks one policy per run for their models.
 
-    Without a policy, a run uses the stages' default models. Safe under concurrent runs, threads and asyncio.
-    It also has the attributes of :class:`~vinelm.adapters.langgraph.runs.settings.AdapterSettings`.
+    Without a policy, a run uses the stages' default models. Safe under concurrent runs, threads and asyncio. It also has the
+    attributes of :class:`~vinelm.adapters.langgraph.runs.settings.AdapterSettings`.
 
     Attributes:
         invoke, ainvoke: begin an invocation of a node whose path is in the graph's channel.
         call, acall: begin an invocation whose path the run keeps in memory.
         path_of: returns the run and the path at a node or edge. These five are methods of
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
-        called: for each stage, the default models of the chat models called for it, in order.
+        called: for each stage, the default models of the chat model objects that have been called for it, in order.
         defaults: makes the policies of runs without a plan (:class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`).
         default_scope: returns an invocation on the default model, after a failure inside VineLM; a method of ``defaults``.
         finder: finds the run that an invocation belongs to.
         finish_node: see :attr:`GraphInterface.finish`.
         reads_finder: finds the prefetched reads of the run in which a tool is called.
-        watch: notifies runs of undeclared tools' calls.
+        watch: notifies a run when an undeclared tool is called in it.
 
     Args:
         models: makes the chat models.
@@ -401,7 +407,8 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         new_policy: returns the policy of a new run whose context has none, with ``started_at`` filled in for real time; None,
             or a result of None, means the default models. Called once per run.
         on_error: what to do if VineLM itself fails while a graph runs; see :class:`vinelm.VineLM`.
-        enforces: whether policies change which models run. If so and ``fallback``, runs without a policy fall back.
+        enforces: whether policies change which models run. Runs without a policy fall back only if ``enforces`` and
+            ``fallback`` are both true.
         fallback: whether another model of the stage answers after a failed call.
         signals: the workflow's signals, which are reported to policies; None reports nothing.
         kind: the request's type, which is reported to policies; None reports nothing.
@@ -440,7 +447,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.tools.held_at, self.tools.outside = ahead.at, ahead.outside
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False, optional: bool = False) -> None:
-        """Declare the stage ``name`` with its default model; None if it has none.
+        """Declare the stage ``name``. ``default`` is the stage's default model; None if it has none.
 
         Pass ``is_agent`` if a middleware runs the stage, ``optional`` if its node is wrapped and may be skipped.
 
@@ -457,22 +464,26 @@ class GraphAdapter(AdapterSettings, GraphInterface):
             self._agents.add(name)
 
     def note_call(self, name: str, default: str | None) -> None:
-        """Record that a stage is called by a chat model with this default model, which the catalog may lack."""
+        """Record that a chat model with this default model was called for the stage ``name``; the catalog may lack the default
+        model.
+        """
         if name not in self.declared:
             self.declare(name, default if default in self.catalog else None)
         if default is not None:
             self.called.setdefault(name, {})[default] = None
 
     def declare_unnamed(self, default: str | None = None) -> None:
-        """Declare a chat model without a stage name: the node that calls it is its stage."""
+        """Record that the application made a chat model without a stage name; each node that calls it is a stage, with this
+        default.
+        """
         self._has_unnamed = True
         self._unnamed_defaults.add(default)
 
     def declared_defaults(self, stages: Iterable[str]) -> dict[str, str | None]:
         """Return each stage's declared default model; None for a stage without one.
 
-        An undeclared stage is a node that calls a chat model without a stage name. Its default is that of the chat models
-        without a stage name, if they all have the same.
+        An undeclared stage is a node that calls a chat model without a stage name. Its default is the default of the chat
+        models without a stage name if they all have the same one, otherwise None.
         """
         unnamed = next(iter(self._unnamed_defaults)) if len(self._unnamed_defaults) == 1 else None
         return {name: self.declared.get(name, unnamed) for name in stages}
@@ -484,7 +495,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
 
     @property
     def can_end(self) -> bool:
-        """Whether the policy may end a request at some edge; otherwise only the workflow's own verdict ends it."""
+        """Whether the policy may end a request at some edge; otherwise only the application's own edges end it."""
         return bool(self.agains) or not self.is_used
 
     @property
@@ -493,7 +504,8 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         return bool(self.declared) or self._has_unnamed
 
     def exits_of(self, template: Template) -> frozenset[str] | None:
-        """Return the stages of ``template`` after which a request can end, derived from the wrapped edges without the graph.
+        """Return the stages of ``template`` after which a request can end, according to the edges wrapped so far; no graph is
+        needed.
 
         Returns:
             The names of the stages; None if no edge is wrapped, or if an edge leads back to a node that is not a stage.

@@ -22,7 +22,8 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
 def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
-    """Return the workflow with a template: the declared one, otherwise a template read from the graph, with its exits.
+    """Return the workflow with a template: its own, otherwise one read from the graph, including the stages where requests may
+    end.
 
     Args:
         workflow: the workflow.
@@ -43,8 +44,9 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
 
     A request can end after a stage if a ``vine.route`` is between the stage and the next stage, or if no stage follows. An edge
     of the application's own that leads to END or to another stage also counts in three cases: if the graph has no
-    ``vine.route``, after the last stage, and if the template branches. Only the application can end the request there. The
-    answer that an exit's optional stages and judges receive counts as well (:meth:`~vinelm.Template.held_before`).
+    ``vine.route``, after the last stage, and if the template branches. Only the application can end the request there. If
+    optional stages or judges stand between an answer and such an end, the stage of this answer counts, too
+    (:meth:`~vinelm.Template.held_before`).
 
     Args:
         template: The workflow's shape.
@@ -78,7 +80,8 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
 
 
 def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
-    """Return the template with each stage's default model and possible exits, as wrapped in the graph.
+    """Return the template with what the ``vine`` object knows of the graph: each stage's default model, and the stages after
+    which the policy may end a request.
 
     Args:
         template: The workflow's shape.
@@ -100,7 +103,7 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
 
 
 def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
-    """Check that the template and the graph declare the same stages as optional, with the same verdict keys.
+    """Check that the template and the graph declare the same stages as optional, with the same keys for the verdicts of judges.
 
     Raises:
         WorkflowError: The template disagrees; the message names the stage.
@@ -119,11 +122,12 @@ def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
 
 
 def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:
-    """Return a function from a stage to the ``end=`` places of the ``vine.route`` edges between it and the next stages.
+    """Return a function that takes a stage and returns the ``end=`` places of the ``vine.route`` edges that a request may meet
+    after it, before the next stage.
 
     Args:
         graph: the compiled graph.
-        holders: the nodes of each stage; a stage without known nodes may be followed by any edge.
+        holders: the nodes of each stage. For a stage without known nodes, the places of all edges are returned.
     """
     edges = _Edges(graph)
     every = {node for group in holders.values() for node in group}
@@ -173,7 +177,9 @@ class _Edges:
         return self.own.get(node) or {END}  # LangGraph ends a branch whose node leads nowhere
 
     def tools_after(self, node: str, stages: set[str]) -> Iterator[str]:
-        """Yield the nodes, other than stages, that can be reached from ``node`` without passing a stage."""
+        """Yield the nodes outside of ``stages`` (usually tools) that can be reached from ``node`` without passing a node in
+        ``stages``.
+        """
         waiting, seen = [node], {node}
         while waiting:
             for target in self._targets(waiting.pop()) - stages - seen - {END}:

@@ -59,10 +59,10 @@ def stated_context(workflow: Workflow, request: Request, run: RunContext, app: A
 
 
 def apart(app: Any, stated: dict[str, Any], thread_id: str) -> tuple[Any, dict[str, Any]]:
-    """Return the application with a separate checkpointer for one run, and the run's ``configurable``.
+    """Return the application with a separate checkpointer for one run, and the ``configurable`` to run it with.
 
-    The application's checkpointer would keep each run's states, or mix the states of a thread. ``thread_id`` is used if
-    ``stated``, the workflow's ``configurable``, sets none.
+    The application's own checkpointer would store the run's states for good, or mix them with another run's. ``stated`` is the
+    workflow's ``configurable``; if it has no thread id, ``thread_id`` is used.
     """
     return copied(app, checkpointer=InMemorySaver()), {"thread_id": thread_id, **stated}
 

@@ -50,21 +50,22 @@ def declare_tool(
     before: str | Sequence[str] = "",
     unchecked: bool = False,
 ) -> BaseTool:
-    """Return an ordinary tool of the same type and fields, and register it in the box.
+    """Return a declared tool of the same type and with the same fields as ``given``, and register it in the box.
 
     Args:
         box: the adapter's box.
         find: returns the prefetched reads of the run around a call.
         given: the tool, or a function with a docstring, which LangChain turns into a tool.
-        guard: returns the guard that authorizes the cost of a call outside of a known run, or None if there is none.
-        read_only: whether calls change nothing; see :class:`~vinelm.tools.declaration.ToolDeclaration`, also for the next
-            arguments.
-        writes: which prefetched reads a call makes stale.
+        guard: given the tool's name, returns the guard that must authorize the cost of a call outside of a known run. The
+            result is None if no cap applies.
+        read_only: whether calls change nothing. For details of this argument and the next three see
+            :class:`~vinelm.tools.declaration.ToolDeclaration`.
+        writes: the prefetched reads that a call makes stale: those of the run ("session") or of all runs ("all").
         cost_usd: cost of one call in dollars.
         ttl_s: seconds for which a result stays valid.
-        ahead: returns the arguments of a graph node's call, given the state, or None if they are not known yet. None if no
-            node calls the tool.
-        before: the stages that come after the node's call.
+        ahead: if a node of the graph calls the tool, a function that returns the call's arguments, given the state; its result
+            is None if they are not known yet. None if no node calls the tool.
+        before: names of the stages before which the node makes this call: those that come right after the node.
         unchecked: allow prefetching although an interrupt, a middleware or a node may still refuse or change the call.
 
     Raises:
@@ -104,7 +105,8 @@ def declaration_of(given: BaseTool) -> ToolDeclaration | None:
 
 
 def declared_in(box: ToolBox, given: Any) -> DeclaredTool | None:
-    """Return the declared tool of ``box`` for the tool object ``given``; None for any other object.
+    """Return the declared tool of ``box`` whose tool object is ``given``; None if ``given`` is no tool, or not declared in this
+    box.
 
     A copy of a declared tool also gives None, since it may serve another user.
     """
@@ -247,7 +249,7 @@ class _Calls(OneProcess):
 
     Attributes:
         declared: the tool.
-        says: the tool's declaration.
+        says: the declaration of the tool's effects.
 
     If VineLM's own code fails, the call is made normally, unless the adapter raises such errors.
     """
@@ -315,7 +317,9 @@ class _Calls(OneProcess):
         return call.result
 
     def _guard(self) -> CallGuard | None:
-        """Return the guard for a call outside of this adapter's runs, so that its cost counts under the right cap."""
+        """Return the guard that must authorize the cost of a call outside of this adapter's runs; None if the call costs
+        nothing, is a prefetch, or counts under no cap.
+        """
         return None if IS_AHEAD.get() or not self.says.cost_usd else self._find_guard(self.says.name)
 
     def _memory(self) -> ReadAhead | None:
@@ -347,7 +351,7 @@ class _Calls(OneProcess):
 
 
 class _Call:
-    """The record of one call that the application makes. If the call writes, nothing is prefetched while it runs.
+    """The record of one call that the application makes. If the tool writes, nothing is prefetched while the call runs.
 
     The caller sets ``result``, and ``is_ok`` if the call succeeds, before :meth:`end`.
 
@@ -356,7 +360,7 @@ class _Call:
         memory: the prefetched reads of the run.
         tool: the tool object that is called.
         key: the same text for equal calls.
-        plain: the call's arguments as JSON values.
+        plain: the call's arguments by name, as JSON values.
     """
 
     __slots__ = ("_calls", "_memory", "_read", "_write", "is_ok", "result")
@@ -372,7 +376,8 @@ class _Call:
     def end(self, left: Read | None) -> None:
         """Record that the call has ended, successfully or not.
 
-        ``left`` is the prefetched read that the call stopped waiting for, which may still run; None if there is none.
+        ``left`` is the prefetched read of the same call that did not answer it, since it took too long or failed; None if there
+        is none.
         """
         memory, calls, scope, token = self._memory, self._calls, self._calls.says.writes, self._write
         if token is not None and scope is not None:

@@ -21,9 +21,9 @@ def messages_in(state: Mapping[str, Any]) -> Sequence[BaseMessage] | None:
 
 
 class UserWords:
-    """Finds the user messages that were added since the last look at a run's conversation.
+    """Finds the user messages that were added to a run's conversation since the last call of :meth:`new_in`.
 
-    At the first look, messages before the model's last answer do not count, since they belong to earlier turns.
+    In the first call, messages before the model's last answer do not count, since they belong to earlier turns.
     """
 
     __slots__ = ("_known",)
@@ -52,10 +52,11 @@ class Conversation:
         self._found: list[str | ToolEvent] = []
 
     def history(self, messages: Sequence[BaseMessage]) -> History:
-        """Return the user's messages and the answered tool calls; only messages since the last call are read.
+        """Return the user's messages and the answered tool calls. Only messages added since the last call of this method are
+        read.
 
-        Events that were returned before are the same objects again. A conversation that does not extend the previous
-        conversation is read from its start.
+        The events that an earlier call returned are returned as the same objects. A conversation that does not extend the
+        previous conversation is read from its start.
         """
         if not begins_with(messages, self._messages):
             self.__init__()  # type: ignore[misc]

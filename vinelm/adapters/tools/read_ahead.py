@@ -36,13 +36,13 @@ class Read:
 
     Attributes:
         tool: the tool's name.
-        key: the same text for equal calls of the tool.
+        key: a text that is the same for equal calls of the tool, and different for others.
         kind: why the call was made.
         arguments: the call's arguments as JSON values.
         usd: the call's cost in dollars.
         ttl_s: seconds for which the result stays valid; None for no limit.
         shadow: the prefetch in progress or its result; a placeholder for a call by the application.
-        of: the called tool object, kept so that its id is not reused; None for an undeclared tool.
+        of: the tool object that is called, stored here so that its id is not reused; None for an undeclared tool.
         fields: the tool's fields when the prefetch started; None for a call by the application.
         context: the context variables when the prefetch started.
     """
@@ -83,8 +83,8 @@ class ReadAhead:
     Attributes:
         speculation: the request's settings for prefetching; None if nothing is prefetched.
         history: this run's calls with their values; kept in memory if calls are predicted, else empty.
-        called: the declared tools that the run has called, by name; the value is None if the run has called several objects
-            of that name.
+        called: for the name of each declared tool that the run has called, the tool; None if the run has called several tool
+            objects with that name.
 
     Args:
         box: the adapter's box.
@@ -141,13 +141,15 @@ class ReadAhead:
         fixed: Sequence[ToolCandidate] = (),
         context: Context | None = None,
     ) -> None:
-        """Prefetch the guesses that ``choose`` selects, in its order, while a model is called. Does not wait.
+        """Prefetch, while a model is called, the predicted calls that ``choose`` selects, in the order that it returns. Does
+        not wait.
 
         Args:
             messages: the conversation so far; None if only the calls of this run are known.
-            choose: :meth:`vinelm.policies.Policy.speculated` with the arguments before the candidates already set.
+            choose: takes the predicted calls, and returns those to prefetch: :meth:`vinelm.policies.Policy.speculated` of the
+                request's policy, with its first arguments already set.
             tools: the tools that may be prefetched here, by name.
-            fixed: calls that the graph itself may make.
+            fixed: calls that nodes of the graph may make next, declared with ``ahead=``.
             context: the context variables with which the prefetches run; None takes a copy of the current ones.
         """
         if self.speculation is None or not tools:
@@ -163,7 +165,11 @@ class ReadAhead:
             self.start(tools[one.tool], one.arguments, "speculated", one.probability, context)
 
     def _guesses(self, messages: Sequence[BaseMessage] | None) -> list[ToolCandidate]:
-        """Return the calls that are predicted from the request's history; only entries since the last look are read."""
+        """Return the calls that are predicted from the request's history. Only messages added since the last call of this
+        method are read.
+
+        ``messages`` is the conversation so far; with None the calls of this run are the history.
+        """
         with self._guessing:  # the calls of a fan-out begin at once; never held while a tool call waits
             if self._guesser is None and self.box.candidates is not None:
                 for_run = getattr(self.box.candidates, "for_run", None)
@@ -174,7 +180,9 @@ class ReadAhead:
             return [ToolCandidate(*one) for one in self._guesser.candidates(history)]
 
     def _may_start(self, known: DeclaredTool, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a predicted call is of a read-only tool and not prefetched already, so that it may get a slot."""
+        """Return whether a predicted call may be prefetched: the tool is read-only, the arguments fit it, and the call is not
+        prefetched yet.
+        """
         if not known.says.read_only:
             return False
         call = _call_of(known, arguments)
@@ -223,7 +231,9 @@ class ReadAhead:
         return True
 
     def _has_place(self, tool: DeclaredTool, key: str) -> bool:
-        """Return whether this prefetch may start: no write is in flight, a slot is free, and no earlier prefetch forbids it."""
+        """Return whether this prefetch may start: no write is in flight, fewer than ``at_once`` prefetches run, and no earlier
+        prefetch of the call or the tool forbids it.
+        """
         assert self.speculation is not None
         if self._has_ended or self._writing or self.box.writing or (id(tool), key) in self._reads:
             return False
@@ -235,19 +245,22 @@ class ReadAhead:
         return self._running() < self.speculation.at_once
 
     def _running(self) -> int:
-        """Return the number of running prefetches that no call has asked for."""
+        """Return the number of running prefetches for which no call waits, including dropped ones."""
         with self._lock:
             return sum(not one.shadow.result.done() for one in (*self._reads.values(), *self._dropped))
 
     def has_called(self, tool: DeclaredTool) -> None:
-        """Record that the run has called a tool object, for runs without a graph that lists its tools."""
+        """Record that the run has called a declared tool, since in a run without a graph only its calls show which tools it
+        uses.
+        """
         name = tool.says.name
         self.called[name] = tool if self.called.get(name, tool) is tool else None
 
     # -- asking --------------------------------------------------------------------------------------------------
 
     def take(self, tool: DeclaredTool, key: str, *, blocks: bool) -> Read | None:
-        """Remove and return the read that answers the call, running or done; None if the call must be made now.
+        """Remove and return the prefetched read that answers a call, whether it has ended or still runs. None if the call must
+        be made now.
 
         Args:
             tool: the object that is called.
@@ -278,7 +291,9 @@ class ReadAhead:
         return 0.0 if self.speculation is None else self.speculation.join_s
 
     def left(self, read: Read) -> None:
-        """Record that a call waited ``join_s`` seconds for a read and is now made normally."""
+        """Record that a call has waited ``join_s`` seconds for a read and is now made normally. The tool is not prefetched
+        again in this run.
+        """
         self.box.count("left")
         with self._lock:
             if read.of is not None:
@@ -286,10 +301,10 @@ class ReadAhead:
             self._dropped.append(read)  # it continues: whether it ends before the call does shows what it waits for
 
     def overtaken(self, read: Read) -> None:
-        """Record that the call which stopped waiting for a read has ended.
+        """Record that a call has ended that did not get its result from ``read``.
 
-        If the read is still running, it probably waits for a lock that the request holds. Its tool is then not prefetched
-        again in this process.
+        If the read is still running, it probably waits for a lock that the request holds. The tool is then not prefetched again
+        in this process.
         """
         if not read.shadow.result.done():
             self.box.stuck.add(read.tool)
@@ -297,7 +312,7 @@ class ReadAhead:
         self._tell_dropped()
 
     def used(self, read: Read) -> bool:
-        """Record that a call used an ended read; return whether the read has a result."""
+        """Record that a call is answered by a read that has ended, and return True; return False if the read has failed."""
         if read.shadow.has_failed:
             with self._lock:
                 self._drop(read)
@@ -307,9 +322,7 @@ class ReadAhead:
         return True
 
     def ended(self, read: Read, result: Any, *, is_ok: bool) -> None:
-        """Record that a call which the application made itself has ended with ``result``, and whether it succeeded
-        (``is_ok``).
-        """
+        """Record the end of a call that the application itself made; ``read`` describes it, ``is_ok`` tells if it succeeded."""
         self._tell(self._event(read, result, is_ok=is_ok))
 
     # -- writes, and the end -------------------------------------------------------------------------------------
@@ -332,21 +345,23 @@ class ReadAhead:
             memory.write_ends(token)
 
     def write_begins(self, token: object) -> None:
-        """Drop prefetched reads, and start none until the write ``token`` ends."""
+        """Drop the prefetched reads of this run, and start none until the write ``token`` ends. Other runs are not affected."""
         with self._lock:
             self._writing.add(token)
             self._drop_all()
         self._tell_dropped()
 
     def write_ends(self, token: object) -> None:
-        """Drop prefetched reads, and allow new reads again unless a write other than ``token`` is in flight."""
+        """Drop the prefetched reads of this run, and allow new ones again unless a write other than ``token`` is in flight."""
         with self._lock:
             self._writing.discard(token)
             self._drop_all()
         self._tell_dropped()
 
     def retried(self, attempt: object) -> None:
-        """Drop the prefetched reads, once for each ``attempt``, so that a node that runs again begins without any."""
+        """Drop the prefetched reads when LangGraph runs a node again, so that the node begins without any; once for each
+        ``attempt``.
+        """
         with self._lock:
             if attempt in self._retried:
                 return
@@ -374,7 +389,7 @@ class ReadAhead:
         self._dropped.append(read)
 
     def _bar(self, read: Read) -> None:
-        """Drop a read whose tool may no longer be prefetched in this run."""
+        """Drop a read, and prefetch its tool no more in this run."""
         if read.of is not None:
             self._failed[id(read.of)] = read.of
         read.shadow.cancel()
@@ -383,8 +398,8 @@ class ReadAhead:
     # -- telling -------------------------------------------------------------------------------------------------
 
     def _tell_dropped(self, *, is_over: bool = False) -> None:
-        """Record the finished reads that were dropped, as prefetches that no call has used; with ``is_over`` also the running
-        ones.
+        """Record the dropped reads that have ended, as prefetches that no call has used. ``is_over`` states that the run has
+        ended; then the reads that still run are recorded, too.
         """
         if not self._dropped:
             return
@@ -514,14 +529,16 @@ class Ahead:
     context: Context
 
     def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Start a tool call that a model has written completely, while the rest of its answer still streams. Never raises."""
+        """Start a tool call that a model has written completely, while the rest of its answer still streams. Exceptions are
+        ignored unless ``on_error`` is "raise".
+        """
         self.reads.box.ours(lambda: self._start(tool, arguments), None)
 
     def hearing(self, begin: Callable[[], CallsInText]) -> Callable[[str], None]:
-        """Return a listener that gets an answer's text piece by piece, and starts complete calls in it.
+        """Return a function that gets an answer's text piece by piece, and starts the tool calls that are complete in it.
 
-        The result never raises: ``begin`` and the listener that it makes belong to the application, and must not fail a
-        model's answer. A listener that has raised is not called again, since it has missed a piece.
+        ``begin`` and the function that it makes belong to the application. If they raise, the exception is ignored unless
+        ``on_error`` is "raise", and they are not called again for this answer, since they have missed a piece.
         """
         found: list[CallsInText] = []
 

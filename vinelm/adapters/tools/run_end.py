@@ -38,16 +38,18 @@ class _GraphWatch(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Handle LangChain's event that a graph, or a part of a graph, begins."""
+        """Record to which graph the run ``run_id`` belongs: the graph of the surrounding node if it is a part of one, otherwise
+        itself.
+        """
         is_part = parent_run_id is not None and metadata is not None and _IN_NODE in metadata
         _GRAPHS[run_id] = _GRAPHS.get(parent_run_id, run_id) if is_part and parent_run_id is not None else run_id
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
-        """Handle LangChain's event that a graph, or a part of a graph, has ended."""
+        """Drop the prefetched reads of the run of a graph when the graph ends."""
         _ended(run_id)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Handle LangChain's event that a graph failed, was interrupted or cancelled, or that its stream was abandoned."""
+        """Drop the prefetched reads when a graph fails, is interrupted or cancelled, or its stream is abandoned."""
         _ended(run_id)
 
 
@@ -70,7 +72,9 @@ def watch_graphs() -> None:
 
 
 def end_with_graph(memory: ReadAhead) -> None:
-    """Drop a run's prefetched reads ``memory`` when the surrounding graph ends; does nothing outside of a graph's node."""
+    """When the graph around this code ends, drop the prefetched reads ``memory`` of its run. Does nothing outside of a graph's
+    node.
+    """
     config = var_child_runnable_config.get() or {}
     if _IN_NODE in (config.get("metadata") or {}):
         graph = _GRAPHS.get(getattr(config.get("callbacks"), "parent_run_id", None))  # type: ignore[arg-type]

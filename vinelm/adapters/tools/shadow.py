@@ -34,10 +34,10 @@ _THREADS = BoundedSemaphore(MOST_THREADS)
 
 @dataclass(frozen=True, slots=True)
 class ToolCode:
-    """The undeclared tool, and the arguments that LangChain injects.
+    """A tool as it was before VineLM declared it, and the arguments that LangChain adds to its calls.
 
     Attributes:
-        tool: the undeclared tool.
+        tool: the tool as it was before VineLM declared it.
         config_names: the tool's parameters that take LangChain's config.
         takes_manager: whether the tool takes a ``run_manager``.
         is_async, is_sync: whether the tool implements an asynchronous and a synchronous call.
@@ -56,12 +56,14 @@ class ToolCode:
         return {**given, "run_manager": kind.get_noop_manager()} if self.takes_manager else given
 
     def arguments_of(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of ``_run`` that belong to the call itself, not LangChain's."""
+        """Return the arguments of the tool itself among ``given``, without the config and the callback manager that LangChain
+        adds.
+        """
         return {name: one for name, one in given.items() if name != "run_manager" and name not in self.config_names}
 
 
 class Shadow:
-    """One prefetched read.
+    """The execution of one prefetched read, on a thread or as a task.
 
     Attributes:
         result: a future of the read's result or exception.
@@ -99,14 +101,23 @@ def launch(
     guard: CallGuard | None,
     context: Context,
 ) -> Shadow | None:
-    """Start a call of the undeclared ``tool`` with ``args`` and ``kwargs``, which pays ``usd`` dollars with a permit of
-    ``guard``.
+    """Start a call of a tool as a prefetched read, on a thread or as a task.
 
-    Returns None if no thread is free or the tool cannot be called this way.
-
-    The call sees ``context`` (of the node whose model is called) and its ``configurable``, but no callbacks and nothing of
+    The call sees the context variables in ``context`` and the ``configurable`` in them, but no callbacks and nothing of
     LangGraph. Code that uses the stream writer, the store or an interrupt therefore fails, and the application's own call then
     runs normally.
+
+    Args:
+        code: how the tool is called, and the arguments that LangChain adds.
+        tool: the tool without VineLM's declaration, whose code runs.
+        args: the call's positional arguments.
+        kwargs: the call's keyword arguments.
+        usd: the cost of the call in dollars.
+        guard: authorizes the cost; None means no limit.
+        context: the context variables of the node whose model is called.
+
+    Returns:
+        The running read; None if no thread is free or the tool cannot be called this way.
     """
     loop = _running_loop() if code.is_async else None
     if loop is None and not (code.is_sync and _THREADS.acquire(blocking=False)):
@@ -175,10 +186,10 @@ class _Work:
 
 @contextmanager
 def paid(guard: CallGuard | None, usd: float) -> Iterator[None]:
-    """Pay the declared cost of the call that the block makes, even if the block fails.
+    """Pay the declared cost of a call, which is made in the block. The cost is paid even if the block raises.
 
     Raises:
-        CallRefused: the guard does not allow the cost; the call must not be made.
+        CallRefused: the guard does not allow the cost; the block is then not run.
     """
     if guard is None or not usd:
         yield
@@ -318,7 +329,9 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _baggage(value: Any) -> Any:
-    """Return OpenTelemetry's context without the current span; empty if the variable is not set."""
+    """Return OpenTelemetry's context ``value`` without the current span, for comparison; an empty dict if the variable is not
+    set.
+    """
     carried = {} if value is _UNSET else value
     return (
         {key: one for key, one in carried.items() if not key.startswith("current-span")} if isinstance(carried, dict) else value

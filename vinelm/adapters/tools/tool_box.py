@@ -32,7 +32,7 @@ class FixedCall(NamedTuple):
 
     Attributes:
         arguments: returns the call's arguments, given the state; None if they are not known yet.
-        before: the stages that come right after the call.
+        before: the stages before which the node makes the call: those that come right after the node.
     """
 
     arguments: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
@@ -41,13 +41,13 @@ class FixedCall(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class DeclaredTool:
-    """A declared tool object: its declaration, its code, and the graph's own call of it, if declared.
+    """A declared tool object: the declaration of its effects, its code, and, if a node of the graph calls it, how (``fixed``).
 
     Tools are distinguished by object, not by name: an application may make one for each user from the same function.
 
     Attributes:
-        tool: returns the application's object; None once the application has released it.
-        fields: the fields of the object when it was made.
+        tool: returns the application's tool object; None once that has been garbage-collected.
+        fields: the fields of the tool object when it was made.
         can_run_ahead: whether its code can run before the application's call; None if this is not checked yet.
     """
 
@@ -59,7 +59,9 @@ class DeclaredTool:
     can_run_ahead: bool | None = None
 
     def body_of(self, held: BaseTool) -> BaseTool:
-        """Return the undeclared tool behind ``held``, with the fields that the application has set since."""
+        """Return the tool without VineLM's declaration, for a call of the tool object ``held``: with the same fields, even if
+        the application has changed them.
+        """
         if has_fields(held, self.fields):
             return self.code.tool
         kind = type(self.code.tool)
@@ -88,10 +90,10 @@ def has_fields(held: BaseTool, fields: Mapping[str, Any]) -> bool:
 
 
 class DeclaredName(NamedTuple):
-    """What all tools of one name share.
+    """What all tools of one name share: their declaration, their code, their arguments' JSON schema (or None), and the stages
+    before which nodes of the graph call them.
 
-    These are the declaration, the code, the JSON schema of the arguments (or None), and the stages after the tool's calls. It
-    refers to no tool object, since an object may belong to one user.
+    It refers to no tool object, since an object may belong to one user.
     """
 
     says: ToolDeclaration
@@ -108,20 +110,23 @@ class ToolBox:
 
     Attributes:
         declared: the declarations, by name. Only a run's graph shows which tool object it uses.
-        held_at: returns the tools that may be prefetched at a graph's node, given LangGraph's config. Set by the adapter.
-        outside: returns which of some tools may be prefetched outside of a graph. Set by the adapter.
-        stuck: names of tools that cannot be prefetched: a prefetch was still waiting when the application's own call had ended.
+        held_at: returns the tools, by name, that may be prefetched at a graph's node, given LangGraph's config. Set by the
+            adapter.
+        outside: takes tools by name, and returns those that may be prefetched outside of a graph. Set by the adapter.
+        stuck: names of tools that are no longer prefetched, because a prefetch was still waiting when the application's own
+            call ended.
         candidates: guesses the next calls; None if only calls that a model is writing are started early.
         speculation: the settings for requests without any; None prefetches nothing for them.
         runs_ahead: False in mode "observe", in which possible prefetches are only counted.
-        record: which data of a call observers and the recorder get.
+        record: which data of a call the observers and the recorder get: "digests" of its arguments, or the "values" of
+            arguments and results.
         recorder: stores the calls of all tools and, if values are recorded, the user's messages; None stores nothing.
         observers, on_error: the adapter's settings.
         live: the ``ReadAhead`` of each run in progress.
         writing: writes in flight that make the reads of all runs stale.
-        counts: numbers of calls: "reads" (requested by the application), of these "ready" (finished before) and "joined" (still
-            running); "started" prefetches, of these "unused"; "withheld" if prefetching is off; "left" if a call waited
-            ``join_s`` seconds for a running prefetch and was then made normally.
+        counts: numbers of calls, by name. "reads": requested by the application; of these "ready" (prefetch finished before)
+            and "joined" (prefetch still running). "started": prefetched; of these "unused". "withheld": not prefetched, since
+            prefetching is off. "left": waited ``join_s`` seconds for a running prefetch, and then made normally.
     """
 
     def __init__(self, observers: ObserverGroup, on_error: OnError) -> None:
@@ -141,9 +146,8 @@ class ToolBox:
         self._lock = RLock()  # where the garbage collector runs, the memory of a run that is over may end, in this thread
 
     def ours(self, part: Callable[[], T], otherwise: T) -> T:
-        """Call ``part``, a piece of VineLM's own code, and return its result, or ``otherwise`` if it raises.
-
-        The exception is raised if failures are configured to be raised.
+        """Call ``part``, a piece of VineLM's own code, and return its result. If it raises, return ``otherwise``; with
+        ``on_error="raise"`` the exception is raised.
         """
         return part() if self.on_error == "raise" else answered(part, otherwise)
 
@@ -184,7 +188,7 @@ class ToolBox:
             )
 
     def schemas(self) -> dict[str, dict[str, Any]]:
-        """Return the JSON schema of the arguments of each declared tool, by name, as models see it."""
+        """Return the JSON schema of each declared tool's arguments, as models get it, keyed by the tool's name."""
         return {name: known.schema for name, known in self.declared.items() if known.schema is not None}
 
     def count(self, what: str) -> None:
@@ -209,7 +213,7 @@ class ToolBox:
             return list(self.live)
 
     def opened(self, memory: Any) -> None:
-        """Register the prefetched reads of a new run."""
+        """Register ``memory``, the :class:`ReadAhead` of a new run."""
         with self._lock:
             self.live.add(memory)
 
@@ -221,7 +225,9 @@ def schema_of(tool: BaseTool) -> dict[str, Any]:
 
 
 def _source(tool: DeclaredTool) -> Any:
-    """Return a key of a tool's code: the same each time a graph is built, different for different code. Holds no user data."""
+    """Return a value that identifies a tool's code: the same whenever a graph is built again, different for other code. Holds
+    no user data.
+    """
     inner: Any = tool.code.tool
     written = getattr(inner, "func", None) or getattr(inner, "coroutine", None)
     while isinstance(written, partial):

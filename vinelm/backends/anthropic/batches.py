@@ -46,7 +46,8 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Submit the calls (name to request body) as a batch, in one HTTP request, and return the provider's id of the batch.
+        """Submit ``calls``, a mapping from names to request bodies, as a batch in one HTTP request. Return the provider's batch
+        id.
 
         ``key`` is not sent, since the calls' names begin with it.
         """
@@ -63,7 +64,8 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
         """Search the provider's list for our batch; see :meth:`BatchApi.find <vinelm.backends.remote.provider.BatchApi.find>`.
 
-        A batch lists its calls only once it has ended, so the result is uncertain while a batch with as many calls is running.
+        A batch lists its calls only once it has ended. So the result is uncertain while another batch with the same number of
+        calls is running.
         """
         batches, is_certain = self._clients.of(model).messages.batches, True
         for number, batch in enumerate(batches.list(limit=100)):

@@ -61,7 +61,7 @@ class AnthropicProvider(Provider):
         )
 
     def context_tokens(self, model: Model) -> int | None:
-        """Return the maximum length of a prompt in tokens, as the server states it; None if the server does not."""
+        """Return the maximum length of a prompt in tokens, as the server states it; None if the server does not state it."""
         client: Any = self.make(model)._client  # type: ignore[attr-defined]
         tokens = getattr(client.models.retrieve(model.model_id, timeout=LISTING_S), "max_input_tokens", None)
         return tokens if isinstance(tokens, int) else None

@@ -51,7 +51,8 @@ class GeminiBatches(SdkBatches["Client"]):
         return {"contents": [_plain(one) for one in made["contents"]], "config": config}
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Submit the calls (name to request body) as a batch, in one HTTP request, and return the provider's id of the batch.
+        """Submit ``calls``, a mapping from names to request bodies, as a batch in one HTTP request. Return the provider's batch
+        id.
 
         ``key`` becomes the batch's display name.
         """

@@ -56,13 +56,15 @@ class GeminiProvider(Provider):
         )
 
     def context_tokens(self, model: Model) -> int | None:
-        """Return the model's input limit in tokens, as the API reports it."""
+        """Return the model's input limit in tokens, as the API reports it; None if the API does not report it."""
         chat: Any = self.make(model)  # kept alive, since its client closes with it
         found = chat.client.models.get(model=model.model_id).input_token_limit
         return found if isinstance(found, int) else None
 
     def batches(self) -> BatchApi | None:
-        """Return the interface to the provider's batches; see :meth:`Provider.batches`."""
+        """Return the interface to Gemini's batches; see :meth:`Provider.batches`. A subclass returns None if it supports no
+        batches.
+        """
         return GeminiBatches()
 
     def _settings(self, model: Model) -> dict[str, Any]:

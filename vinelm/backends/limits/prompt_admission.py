@@ -20,7 +20,7 @@ class PromptAdmission:
 
     Args:
         limiter: the rate limits of the model's engine.
-        points: an estimate of the prefixes that the model's prompt cache holds.
+        points: tracks which prefixes the model's prompt cache probably holds.
     """
 
     def __init__(self, limiter: RateLimiter, points: CachePoints) -> None:
@@ -28,8 +28,8 @@ class PromptAdmission:
         self.admit, self.aadmit = limiter.admit, limiter.aadmit  # an attempt without a prompt only needs the limits
 
     def of(self, prompt: PromptCall) -> RateLimiter:
-        """Return the rate limiter for an attempt with this prompt. The prompt's cache marks are chosen when the attempt is
-        admitted.
+        """Return the rate limiter for an attempt with this prompt. When the attempt is admitted, the limiter chooses which
+        beginnings of the prompt to cache.
         """
         return _OnePrompt(self._limiter, self._points, prompt)
 

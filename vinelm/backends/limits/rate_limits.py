@@ -101,9 +101,10 @@ class EngineRateLimiter:
             return self._share
 
     def _line(self) -> RateShare | None:
-        """Return the queue in which calls can overtake each other; None if the engine has no limit per minute.
+        """Return the queue in which calls can overtake each other, creating it if needed; None if the engine has no limit per
+        minute.
 
-        If no other process shares the limits, this process gets all of them.
+        Unless other processes share the limits, all of the engine's requests and tokens belong to this process's queue.
         """
         amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
         with self._lock:
@@ -167,7 +168,8 @@ class EngineRateLimiter:
         """Return the earliest time at which the window has room for ``wanted`` more requests or tokens; minus infinity without
         a limit.
 
-        ``allowed`` is the limit, ``weight`` returns what an earlier call counts in the window.
+        ``allowed`` is the limit per window, None without one; ``weight`` returns how many requests or tokens an earlier call
+        counts as.
         """
         start_s = float("-inf")
         if allowed is None:
@@ -249,8 +251,8 @@ class EngineRateLimiter:
         return slot
 
     def _note_granted(self, priority: SupportsFloat) -> None:
-        """Notify a call's priority that the call has its slot, and sort the waiting calls again, since their priorities may
-        have changed.
+        """Notify ``priority``, a call's priority, that the call now has its slot. Then sort the waiting calls again, since
+        their priorities may have changed.
         """
         granted = getattr(priority, "granted", None)
         if granted is not None:
@@ -262,8 +264,10 @@ class EngineRateLimiter:
         heapq.heapify(self._queue)
 
     def _heir(self) -> Future[None] | None:
-        """Grant a free slot to the first call in the queue, and return the future to complete. Return None if no waiting call
-        may start now; the slot then stays free.
+        """Grant a free slot to the first call in the queue, and return the future that the call waits for; the caller completes
+        it.
+
+        Returns None if no waiting call may start now; the slot then stays free.
         """
         while self._queue and self._queue[0].key < math.inf:
             first = heapq.heappop(self._queue)
@@ -291,8 +295,8 @@ class EngineRateLimiter:
             self._give(slot)
 
     def _give(self, slot: Future[None] | None) -> None:
-        """Release a slot, and grant it to the first call in the queue. A waiter that was cancelled before its grant holds no
-        slot.
+        """Release a slot, and grant it to the first call in the queue. Does nothing if the waiter was cancelled before it got
+        the slot, or if ``slot`` is None.
         """
         # cancel() succeeds only for a waiter that was never granted a slot; it stays in the heap and is skipped below.
         if slot is None or slot.cancel() or slot.cancelled():

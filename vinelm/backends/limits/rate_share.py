@@ -40,11 +40,14 @@ class RateAmounts(NamedTuple):
 
 
 class RateDemand(NamedTuple):
-    """The requests and tokens that this process holds, has used in the last minute, lacks for the first waiting call, and needs
-    for that call.
+    """The requests and tokens that this process has and needs for one engine.
 
-    If no call waits, ``lacks`` is zero, and ``call`` is the size of an average call. ``waited_s`` is how long the first call
-    has been at the head of the queue.
+    Attributes:
+        held: what its share allows in a minute.
+        used: what its calls have used in the last minute.
+        lacks: what the share lacks for the first waiting call; zero if no call waits.
+        call: the size of the first waiting call; the average size of a call if none waits.
+        waited_s: how long the first waiting call has been at the head of the queue, in seconds.
     """
 
     held: RateAmounts
@@ -182,7 +185,7 @@ class RateShare:
         return RateAmounts(len(self._log), sum(permit.tokens for permit in self._log))
 
     def _ask(self, turn: RateTurn) -> float:
-        """Admit the call, or return the seconds after which it should ask again."""
+        """Admit the call of ``turn`` if it may start now, and return 0; else return the seconds after which to ask again."""
         with self._lock:
             first = self._first()
             if turn is not first:

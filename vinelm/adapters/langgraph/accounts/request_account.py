@@ -56,9 +56,10 @@ class RequestAccount:
     Args:
         guard: enforces the cap.
         accounts: the thread's accounts.
-        tell: called with the dollars that earlier runs have paid.
+        tell: called with the dollars that the request's earlier runs have paid, if any.
         on_failure: called as ``on_failure(what, error)`` if something could not be written.
-        begins: returns the run's position, for a tool's call made before any invocation has opened the account.
+        begins: returns the position in the thread where the run begins. It is used if a tool is called before the first
+            invocation has opened the account.
     """
 
     __slots__ = (
@@ -98,13 +99,15 @@ class RequestAccount:
 
     @property
     def key(self) -> str:
-        """The account's name in the path's entries; an empty string until the account is opened."""
+        """The account's name, as stored with the invocations of the path; an empty string until the account is opened."""
         return self._found.key
 
     async def open(self, begun: Beginning, *, is_async: bool) -> None:
-        """Find the request's account by the run's beginning ``begun``, and report what its earlier runs have paid.
+        """Find the request's account by the position ``begun`` where this run begins, and report what the request's earlier
+        runs have paid.
 
-        Does nothing if the account is already open. ``is_async`` uses the checkpointer's asynchronous methods.
+        Does nothing if the account is already open. ``is_async`` states whether the checkpointer's asynchronous methods are
+        used.
         """
         found = await self._accounts.find(begun, is_async=is_async)
         with self._lock:
@@ -177,13 +180,17 @@ class RequestAccount:
     # -- what calls really cost ----------------------------------------------------------------------------------
 
     def ended(self, upper_usd: float, usd: float) -> None:
-        """Record the real cost of an authorized call; the stored cost stays ``upper_usd`` until :meth:`settle` corrects it."""
+        """Record that an authorized call has cost ``usd`` dollars, at most ``upper_usd``. The checkpointer still has
+        ``upper_usd`` until :meth:`settle` writes the difference.
+        """
         with self._lock:
             self._authorized_usd += usd - upper_usd
             self._due_usd += usd - upper_usd
 
     def recorded(self, usd: float) -> None:
-        """Record the cost of an invocation in dollars, including its calls without a permit."""
+        """Record the cost of an ended invocation in dollars. What exceeds its authorized calls was spent by calls without a
+        permit, and is added to the account.
+        """
         with self._lock:
             self._recorded_usd += usd
             unguarded_usd = self._recorded_usd - self._authorized_usd - self._unguarded_usd
@@ -199,7 +206,7 @@ class RequestAccount:
     async def settle(self, *, is_async: bool) -> None:
         """Write the real cost of an invocation's calls to the account, after the invocation has returned or failed.
 
-        ``is_async`` uses the checkpointer's asynchronous methods.
+        ``is_async`` states whether the checkpointer's asynchronous methods are used.
         """
         if is_async and self._writes:
             # These first: a write that fails puts its dollars back into what is due, which is written below.
@@ -210,7 +217,9 @@ class RequestAccount:
             await self._write(due_usd, due_usd, is_async=is_async)
 
     async def _write(self, usd: float, due_usd: float, *, is_async: bool) -> None:
-        """Add ``usd`` to the account. If that fails, ``due_usd`` is written with the next write, if it is positive."""
+        """Add ``usd`` dollars to the stored account. If that fails, ``due_usd`` dollars, if positive, are added with the next
+        write.
+        """
         begun = self._begun
         try:
             try:
@@ -228,9 +237,10 @@ class RequestAccount:
             self._due_usd += max(usd, 0.0)
 
     def _write_later(self, usd: float, begun: Beginning | None) -> bool:
-        """Schedule the write of ``usd`` dollars on the running event loop, and return whether there is such a loop.
+        """Write ``usd`` dollars in a new task on the running event loop, and return True; return False if no event loop runs.
 
-        A node that blocks the loop cannot call the loop's checkpointer itself.
+        Used if a node blocks the loop, since the loop's checkpointer cannot be called from there. ``begun`` is where the run
+        begins, None after its first payment.
         """
         try:
             loop = asyncio.get_running_loop()

@@ -24,9 +24,10 @@ _MOST_STEPS = 1000
 
 
 class SaverRow(NamedTuple):
-    """A row of VineLM's own: a checkpoint without channels, in a namespace that no graph uses.
+    """The place of VineLM's own values in a checkpointer: the id of a checkpoint without channels, and its namespace, which no
+    graph uses.
 
-    The row's values are stored as the checkpoint's pending writes.
+    The values are stored as this checkpoint's pending writes.
     """
 
     namespace: str
@@ -65,12 +66,12 @@ class SaverRows:
         self._given = {key: one for key, one in configurable.items() if not key.startswith("__") and key not in _PLACES}
 
     async def read(self, row: SaverRow, *, is_async: bool) -> list[Mapping[str, Any]] | None:
-        """Return the values of a row, in no particular order; None if there is no such row."""
+        """Return the values stored in a row, in no particular order; None if the row has not been created."""
         found = await self._get(row.namespace, row.id, is_async=is_async)
         return None if found is None else _values(found)
 
     async def latest(self, namespace: str, *, is_async: bool) -> tuple[SaverRow, list[Mapping[str, Any]]] | None:
-        """Return the row with the greatest id and its values; None if the namespace is empty."""
+        """Return the row with the greatest id in the namespace, and its values; None if the namespace has no rows."""
         found = await self._get(namespace, None, is_async=is_async)
         return None if found is None else (SaverRow(namespace, found.checkpoint["id"]), _values(found))
 
@@ -88,9 +89,15 @@ class SaverRows:
         await self._call("put_writes", config, [(CHANNEL, dict(value))], uuid4().hex, is_async=is_async)
 
     async def lineage(self, checkpoint_id: str | None, until: Collection[str] = (), *, is_async: bool, waits: bool) -> Lineage:
-        """Return the lineage of a checkpoint of the root graph, back to the first checkpoint in ``until``.
+        """Return a checkpoint of the root graph and its ancestors, newest first, ending with the first one that is in
+        ``until``.
 
-        With ``waits``, wait briefly for a checkpoint that is about to be saved.
+        Args:
+            checkpoint_id: the id of the checkpoint; None gives an empty lineage.
+            until: ids of checkpoints at which the search ends; without a match it ends at the checkpoint of the request's
+                input.
+            is_async: whether the checkpointer's asynchronous methods are used.
+            waits: whether to wait briefly if the checkpoint is not saved yet.
         """
         ids: list[str] = []
         pauses_s = _PAUSES_S if not is_async and _is_on_loop() else _PAUSES_S + _MORE_PAUSES_S

@@ -31,9 +31,10 @@ class Beginning:
     Attributes:
         checkpoint_id: the root graph's checkpoint that the invocation follows.
         request_id: the request's id, if the caller set it.
-        account: key of the account of the path that the run continues, used if checkpoints are not saved; None if the path
-            has no account.
-        after: account key of the path that precedes the run; empty if that path has no account, None if it is unknown.
+        account: key of the account that the path names, if the run continues this path; None if it names none. It is used if
+            checkpoints are not saved.
+        after: key of the account of the thread's previous request; empty if that request has no account, None if this is
+            unknown.
         is_saved_late: whether LangGraph saves checkpoints only when the run ends.
     """
 
@@ -51,7 +52,7 @@ class FoundAccount(NamedTuple):
         key: the account's name.
         paid_usd: the sum of the recorded costs in dollars; calls in flight count at their maximum cost.
         is_new: whether the account has no records yet.
-        birth: checkpoint of the request's input; None if it was not looked up.
+        birth: id of the checkpoint of the request's input; None if it was not looked up.
     """
 
     key: str
@@ -65,10 +66,11 @@ class _Known:
     """The records of one account, read from a page (a stored row that lists several accounts).
 
     Attributes:
-        after: account key of the path that precedes the request; empty if that path has no account, None if it is unknown.
-        birth: checkpoint of the request's input; None if it was not looked up.
+        after: key of the account of the thread's previous request; empty if that request has no account, None if this is
+            unknown.
+        birth: id of the checkpoint of the request's input; None if it was not looked up.
         usd: the recorded amounts in dollars, negative for corrections.
-        checkpoint_ids: the checkpoints at which runs of the request first paid.
+        checkpoint_ids: for each run of the request, the id of the checkpoint at which it first paid.
     """
 
     after: str | None = None
@@ -95,7 +97,9 @@ class ThreadAccounts:
         self._made: set[SaverRow] = set()
 
     async def find(self, begun: Beginning, *, is_async: bool) -> FoundAccount:
-        """Return the account that a run with the beginning ``begun`` continues, or a new account."""
+        """Return the account that a run continues, given the position ``begun`` where it begins; a new account if there is
+        none.
+        """
         key = None if begun.request_id is None else f"{_OF_REQUEST}{uuid5(_NAMES, begun.request_id)}"
         if key is not None:
             values = await self._rows.read(_row_of(key), is_async=is_async)
@@ -113,9 +117,10 @@ class ThreadAccounts:
         return FoundAccount(match, known.get(match, _Known()).paid_usd, birth=birth)
 
     async def _known(self, account: str | None, *, is_async: bool) -> tuple[int, dict[str, _Known]]:
-        """Return the number of the page for a new account, and the known accounts by key.
+        """Return the number of the page (a stored row that lists accounts) for a new account, and the stored accounts by key.
 
-        These are the accounts on the last page and on the page of ``account``, the account of the run's path.
+        Only the accounts on the last page and on the page of ``account`` are read; ``account`` is the key that the run's path
+        names.
         """
         page, values = await self._rows.latest(_PAGES, is_async=is_async) or (_page(0), None)
         if values is None:
@@ -128,7 +133,9 @@ class ThreadAccounts:
         return _number(self._last_page), known
 
     async def pay(self, account: FoundAccount, usd: float, begun: Beginning | None, *, is_async: bool) -> None:
-        """Add dollars, which may be negative, to an account. ``begun`` is the run's beginning, None after its first payment."""
+        """Add dollars, which may be negative, to an account. ``begun`` is the position where the run begins, None after the
+        run's first payment.
+        """
         value: dict[str, Any] = {"account": account.key, "usd": usd}
         row = _row_of(account.key)
         if begun is not None:
@@ -146,9 +153,10 @@ class ThreadAccounts:
         await self._rows.append(row, value, is_async=is_async)
 
     async def _match(self, begun: Beginning, known: Mapping[str, _Known], *, is_async: bool) -> tuple[str | None, str | None]:
-        """Return the key of the ``known`` account that the run continues, and the id of the input's checkpoint.
+        """Return the key of the account in ``known`` that the run continues, and the id of the checkpoint of the request's
+        input.
 
-        The key is None if the run needs a new account; the id is None if it was not looked up.
+        The key is None if the run needs a new account; the id is None if it was not found or not needed.
         """
         if not known:
             return None, None
@@ -167,10 +175,11 @@ class ThreadAccounts:
     async def _of_birth(
         self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
     ) -> tuple[list[str], list[str]]:
-        """Return two lists of keys of ``known`` accounts: those whose request began at the checkpoint ``birth``, and those that
-        may have.
+        """Return the keys of two groups of accounts in ``known``: those of the request whose input is the checkpoint ``birth``,
+        and those for which this is unknown.
 
-        If ``birth`` is None, the second list has the accounts that follow the account ``after``, or may follow it.
+        If ``birth`` is None, the first group is empty. The second then has the accounts whose request came right after the
+        request of account ``after``, or may have; all accounts if ``after`` is None.
         """
         if birth is None:
             return [], [key for key, one in known.items() if after is None or one.after in {None, after}]
@@ -209,7 +218,9 @@ def _row_of(key: str) -> SaverRow:
 
 
 def _page(number: int) -> SaverRow:
-    """Return the row of the page with this number. Its id has LangGraph's format, since some readers parse ids."""
+    """Return the row of the page (a list of accounts) with this number. Its id has LangGraph's format, since some readers parse
+    ids.
+    """
     return SaverRow(_PAGES, f"00000000-0000-6000-8000-{number:012x}")
 
 

@@ -32,8 +32,8 @@ _LOG = logging.getLogger(__name__)
 def make_finish(finder: RunFinder) -> Callable[..., Any]:
     """Return a LangGraph node for the end of a request.
 
-    If the policy returns an answer of another class than the last answer's, the node writes the ``answer=`` keys with the
-    values of the first answer of that class. If tokens are streamed to the caller, the last answer stays.
+    Equal answers form a class. If the policy returns an answer that is not equal to the last one, the node sets the ``answer=``
+    keys to the values of the first answer of that class. If tokens are streamed to the caller, the last answer stays.
 
     The node raises :class:`WorkflowError` if such a key is not in the graph's state or cannot be replaced.
     """
@@ -60,7 +60,9 @@ def make_finish(finder: RunFinder) -> Callable[..., Any]:
 def _finished(
     run: GraphRun, outcomes: RunOutcomes, path: tuple[str, ...], state: Any, config: RunnableConfig
 ) -> dict[str, Any]:
-    """Return the finish node's update of the state; empty unless outcomes or an earlier answer must be written."""
+    """Return the finish node's update of the state: outcomes that are not stored yet, and the ``answer=`` keys if an earlier
+    answer is returned. Empty if there is neither.
+    """
     channels, keys = channels_of(config), outcomes.signals.answer
     if keys and not channels:
         raise RuntimeError("this LangGraph hides its channels")
@@ -84,7 +86,9 @@ def _finished(
 
 
 def _refuse(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: Sequence[str]) -> None:
-    """Raise :class:`WorkflowError` if the state lacks one of the ``answer=`` keys, or its value cannot be replaced."""
+    """Raise :class:`WorkflowError` if the graph's state lacks one of the ``answer=`` keys, or the value of one cannot be
+    replaced.
+    """
     for key in keys:
         channel = channels.get(key)
         if channel is None:
@@ -109,7 +113,10 @@ def _place(classes: Sequence[int | None], wanted: int) -> str:
 
 
 def _agreement(classes: Sequence[int | None], wanted: int) -> str:
-    """Return a text such as "two of three agree": how many of the request's answers are of the class ``wanted``."""
+    """Return a text such as "two of three agree": how many of the request's answers are equal to the returned one.
+
+    ``classes`` has the answer class of each invocation, None without an answer; ``wanted`` is the class that is returned.
+    """
     agreeing, all_ = list(classes).count(wanted), sum(one is not None for one in classes)
     if agreeing > 1:
         return f"{_word(agreeing)} of {_word(all_)} agree"

@@ -40,9 +40,9 @@ class Destinations:
     Attributes:
         places: names of all these nodes, in order.
         end: the place where the policy may end the request; None if nowhere.
-        again: the places that are not the end; all places if there is no other.
-        other_than_end: the one place that is not the end; None if there are several.
-        times: the maximum number of times that the route leads to a place; places without a maximum are left out.
+        again: the places other than ``end``; if ``end`` is the only place, a tuple with it.
+        other_than_end: the only place in ``again``; None if there are several.
+        times: for each place with a maximum, how often the route may lead to it.
         is_branch: whether the places were given as ``to``, rather than as ``again`` and ``end``.
         name: the route's name in messages.
 
@@ -89,13 +89,18 @@ class Destinations:
         return bounds
 
     def read(self, verdict: Any, own_places: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
-        """Return the destination for the verdict of the application's function, in LangGraph's form, and the places in it.
+        """Return where to go, in a form that LangGraph accepts, and the names of the route's places in it.
 
-        The places are empty if LangGraph has to interpret the verdict, or if it is one of ``own_places``, which the function's
-        return type declares.
+        Args:
+            verdict: the result of the application's function.
+            own_places: the places that the function's return type declares.
+
+        Returns:
+            The destination, and the names. The names are empty if LangGraph has to interpret the result, or if it is one of
+                ``own_places``.
 
         Raises:
-            WorkflowError: the verdict names a place that the route does not have.
+            WorkflowError: the result names a place that the route does not have.
         """
         if not self.is_branch and isinstance(verdict, bool):
             place = self.end if verdict else self.again[0]
@@ -118,10 +123,10 @@ class Destinations:
         return verdict, ()
 
     def _item(self, item: Any) -> Any:
-        """Return the place (or Send) that one item of a branch's verdict stands for.
+        """Return the place (or Send) for one element of the result of a branch's function.
 
         Raises:
-            WorkflowError: the item is none of the branch's destinations.
+            WorkflowError: the element is none of the branch's destinations.
         """
         if _is_hashable(item) and item in self._by_verdict:
             return self._by_verdict[item]
@@ -134,10 +139,10 @@ class Destinations:
 def make_route(
     finder: RunFinder, fn: Callable[..., Any], asked: InjectedParameters, destinations: Destinations
 ) -> Callable[..., Any]:
-    """Return a path function for ``add_conditional_edges``; a coroutine function if ``fn`` is.
+    """Return a path function for ``add_conditional_edges``; it is a coroutine function if ``fn`` is one.
 
-    Under any policy a loop ends: after the template's number of invocations, after ``times`` (how often in a row the edge leads
-    to a place), or after :data:`~vinelm.adapters.langgraph.nodes.route.UNDECLARED_TIMES` if neither is known.
+    Under any policy a loop ends: after the template's number of invocations, after ``times`` turns in a row to the same place,
+    or after :data:`~vinelm.adapters.langgraph.nodes.route.UNDECLARED_TIMES` if neither is known.
 
     The path function takes only (state, config): with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.
     ``asked`` has the parameters that ``fn`` takes, ``destinations`` the places to which the edge may lead.
@@ -169,10 +174,10 @@ class RouteEdge:
 
     Attributes:
         destinations: the places to which the edge may lead.
-        arms: the stages that each place leads to; filled in when the compiled graph is read.
+        arms: for each place, the stages that may come next; filled in when the compiled graph is read.
 
     Args:
-        finder: finds the run of the request.
+        finder: finds the request's run and its path so far.
         asked: the parameters of the application's function.
         destinations: see the attributes.
         own_places: the places that the return type of the application's function declares.
@@ -195,9 +200,9 @@ class RouteEdge:
         return own, found
 
     def decide(self, verdict: Any, state: Any, config: RunnableConfig) -> Any:
-        """Return the place where the edge leads, given the verdict of the application's function.
+        """Return the place where the edge leads, given ``verdict``, the result of the application's function.
 
-        A verdict that names one of the application's own places is followed unchanged.
+        A result that names a place outside of the route, which the function's return type declares, is followed unchanged.
         """
         onward, places = self.destinations.read(verdict, self._own_places)
         end = self.destinations.end
@@ -232,12 +237,13 @@ class RouteEdge:
     def _goes_on(
         self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any, template: Template | None, *, is_answer: bool
     ) -> str | None:
-        """Return the place where the request continues ("" for the place of the verdict); None if the request ends here.
+        """Return where the request continues: a place, or "" to follow the result of the application's function. None ends it
+        here.
 
         Args:
             at: the run and the request's path.
-            places: the places that the verdict names.
-            finished: whether the verdict is the edge's end.
+            places: the places that the function's result names.
+            finished: whether the function's result is the edge's ``end``.
             state: the state that the edge sees.
             template: the workflow's shape, if known.
             is_answer: whether the request has an answer here, so that the policy may end it.
@@ -255,7 +261,9 @@ class RouteEdge:
         return onward if next_places and self._has_turns_left(at, template, next_places, arms) else None
 
     def _arms(self, places: tuple[str, ...], template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
-        """Return the stages to which ``places`` lead, limited to those that the template allows next; None if unknown."""
+        """Return the stages that may come next at ``places``; if the template allows some of them after ``stages``, only these.
+        None if unknown.
+        """
         found: set[str] = set()
         for place in places:
             arms = self._arms_of(place, template)
@@ -290,9 +298,10 @@ class RouteEdge:
     def _has_turns_left(
         self, at: RunPath, template: Template | None, places: tuple[str, ...], arms: frozenset[str] | None
     ) -> bool:
-        """Count a turn to each of ``places``; return whether the template and the maximum number of turns allow it.
+        """Count one more turn of the loop to each of ``places``; return whether the template and the maximum number of turns
+        allow it.
 
-        ``arms`` are the stages to which these places lead; None if unknown.
+        ``arms`` are the stages that may come next at these places; None if unknown.
         """
         if template is not None and not template.leaves_room(len(at.path), at.stages, arms):
             return False

@@ -26,13 +26,17 @@ def is_user_code(module: str, filename: str) -> bool:
 
 
 def user_place(error: BaseException) -> str | None:
-    """Return ``file:line`` of the last application line in the exception's traceback; None if there is none."""
+    """Return ``file:line`` of the innermost line of the application's code in the traceback of ``error``; None if there is
+    none.
+    """
     found = user_line(error)
     return None if found is None else f"{_shown(found[0])}:{found[1]}"
 
 
 def user_line(error: BaseException) -> tuple[str, int] | None:
-    """Return the file and the line number of the last application line in the exception's traceback; None if there is none."""
+    """Return file and line number of the innermost line of the application's code in the traceback of ``error``; None if there
+    is none.
+    """
     found: tuple[str, int] | None = None
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
@@ -95,7 +99,7 @@ def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ..
     """Return which of the parameters named in ``known`` the application's function ``fn`` takes, and its types.
 
     Raises:
-        WorkflowError: LangGraph or VineLM cannot call ``fn``; its message begins with ``label``.
+        WorkflowError: LangGraph or VineLM cannot call ``fn``; the error's message begins with ``label``.
     """
     if not callable(fn):
         raise WorkflowError(f"{label} needs a function, a method or a callable object, not {type(fn).__name__}")
@@ -123,13 +127,17 @@ def is_command(returns: Any) -> bool:
 
 
 def marked(runnable: Any, mark: str) -> Any:
-    """Return the attribute ``mark`` of the function inside a LangGraph runnable; None if VineLM did not set it."""
+    """Return the attribute named ``mark`` of the function inside a LangGraph runnable; None if VineLM has not marked the
+    function.
+    """
     functions = (held_attribute(runnable, "func"), held_attribute(runnable, "afunc"))
     return next((found for one in functions if (found := getattr(one, mark, None)) is not None), None)
 
 
 def held_attribute(runnable: Any, name: str) -> Any:
-    """Return an object's own attribute; None if it has none. Attributes of a wrapped object are not looked up."""
+    """Return the attribute ``name`` from the object's ``__dict__``; None if it has none. Objects that it wraps are not
+    searched.
+    """
     return getattr(runnable, "__dict__", {}).get(name)
 
 
@@ -144,10 +152,10 @@ def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hint(fn: Callable[..., Any], name: str) -> Any:
-    """Return the type in an annotation of ``fn``, for the parameter ``name`` or for "return"; None if there is none or it is
-    unknown.
+    """Return the type in an annotation of ``fn``: of the parameter ``name``, or of the result if ``name`` is "return".
 
-    The annotation is resolved alone, since other annotations may need imports made only for type checkers.
+    None if there is no such annotation, or if it cannot be resolved. It is resolved alone, since other annotations may need
+    imports made only for type checkers.
     """
     raw = getattr(fn, "__annotations__", {}).get(name)
     if raw is None:

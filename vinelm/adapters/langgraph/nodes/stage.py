@@ -40,10 +40,10 @@ def make_stage(
     default: str | None = None,
     eager: Callable[[Any], CallsInText] | None = None,
 ) -> Callable[..., Any]:
-    """Return a LangGraph node that runs ``fn``; a coroutine function if ``fn`` is.
+    """Return a LangGraph node that runs ``fn``; it is a coroutine function if ``fn`` is one.
 
-    If other code than LangGraph calls the node, ``fn`` gets the caller's model, or the model of a new invocation if the caller
-    passes none. The node has no ``__wrapped__``, since LangGraph reads its signature.
+    The application's own code may call the node, too. Then ``fn`` gets the caller's model, or the model of a new invocation if
+    the caller passes none. The node has no ``__wrapped__``, since LangGraph reads its signature.
 
     Args:
         finder: begins the invocations that LangGraph asks for.
@@ -51,7 +51,7 @@ def make_stage(
         name: name of the stage.
         fn: the application's function.
         asked: the parameters that ``fn`` takes.
-        state_type: the type of its state.
+        state_type: the type of the state that ``fn`` takes.
         default: the model that runs without a plan.
         eager: finds tool calls in the text that the model streams; see :meth:`vinelm.VineLM.stage`.
     """
@@ -102,7 +102,8 @@ def make_stage(
 
 
 def _has_model(fn: Callable[..., Any], more: tuple[Any, ...], given: Mapping[str, Any]) -> bool:
-    """Return whether the caller of a node passes the model, by name or position, as only code other than LangGraph does.
+    """Return whether a node's caller passes the model, by name or position. LangGraph never does, only the application's own
+    code.
 
     ``more`` and ``given`` are the positional and keyword arguments after the state.
     """
@@ -112,9 +113,10 @@ def _has_model(fn: Callable[..., Any], more: tuple[Any, ...], given: Mapping[str
 
 
 def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> Any:
-    """Return ``out``, the result of the stage's function, with the new entry of the path.
+    """Return ``out``, the result of the function of stage ``name``, with the entry that adds the invocation ``scope`` to the
+    request's path.
 
-    The entry is left out if VineLM's own code fails.
+    The entry is left out if VineLM's own code fails and ``on_error`` is "default".
     """
     try:
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
@@ -141,7 +143,8 @@ def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[A
 
 
 def with_entry(out: Any, written: list[Entry | Note], stage: str) -> Any:
-    """Return one update with a node's result ``out`` and the path's entries, so that LangGraph writes both or neither.
+    """Return a single update of the state with a node's result ``out`` and the path's entries ``written``, so that LangGraph
+    writes both or neither.
 
     Raises :class:`WorkflowError` if ``out`` leads to another graph; ``stage`` names the node in the message.
     """

@@ -37,7 +37,7 @@ def make_verifier(label: str, prompt: str, key: str) -> Callable[[Any, Any], dic
     """Return a function that writes ``"yes"``, ``"no"`` or ``"unclear"`` under ``key``, with one model call.
 
     Args:
-        label: names the stage in errors.
+        label: the stage's name in error messages.
         prompt: the prompt, with keys of the state in braces.
         key: the key of the state for the verdict.
     """
@@ -49,7 +49,9 @@ def make_verifier(label: str, prompt: str, key: str) -> Callable[[Any, Any], dic
 
 
 def _filled(label: str, prompt: str, state: Any) -> str:
-    """Return the prompt with the state's values in place of its ``{key}`` fields; ``label`` names the stage in errors."""
+    """Return the prompt with the state's values in place of its ``{key}`` fields; ``label`` is the stage's name in error
+    messages.
+    """
     values = state if isinstance(state, Mapping) else vars(state)
     try:
         return prompt.format_map(values)
@@ -59,7 +61,9 @@ def _filled(label: str, prompt: str, state: Any) -> str:
 
 
 def _asked(model: Any, messages: list[Any], schema: Mapping[str, Any], read: Callable[[str], str]) -> str:
-    """Call the model and return ``read(text)`` of its reply. The reply is structured by ``schema`` if the model can do so."""
+    """Call the model and return ``read(text)``, where ``text`` is the model's reply. If the model can, the reply is JSON that
+    fits ``schema``.
+    """
     try:
         structured = model.with_structured_output(schema, include_raw=True)
     except (NotImplementedError, ConfigError):
@@ -96,7 +100,7 @@ def make_classifier(label: str, labels: Sequence[str], prompt: str, key: str) ->
     """Return a function that writes one of ``labels``, or ``"other"``, under ``key``, with one model call.
 
     Args:
-        label: names the stage in errors.
+        label: the stage's name in error messages.
         labels: 1 to 16 different words or short lines, without ``"other"``.
         prompt: the prompt, with keys of the state in braces.
         key: the key of the state for the label.

@@ -23,12 +23,12 @@ def copied(graph: Graph, **update: Any) -> Graph:
 
 
 def held_graph(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return the graph that really runs, given an object that may forward every call to another graph."""
+    """Return the graph that really runs: ``graph``, or the graph that it contains if it only forwards calls to that graph."""
     name = held_in(graph)
     return graph if name is None else held_graph(getattr(graph, name))
 
 
 def held_in(graph: CompiledStateGraph[Any, Any, Any, Any]) -> str | None:
-    """Return the name of the attribute that contains the real graph; None for an ordinary graph."""
+    """Return the name of the attribute with the graph to which ``graph`` forwards all calls; None if ``graph`` runs itself."""
     held = [name for name, one in vars(graph).items() if isinstance(one, CompiledStateGraph)]
     return held[0] if "channels" not in vars(graph) and len(held) == 1 else None

@@ -29,7 +29,8 @@ def graph_values(config: RunnableConfig, own: Any, *, fresh: bool) -> Mapping[st
     Args:
         config: LangGraph's config of the node or edge.
         own: the state that LangGraph passed; used if this version of LangGraph hides its channels.
-        fresh: include what the current node has just written; an edge needs it.
+        fresh: whether to include what the current node has just written, as an edge needs; otherwise the state is as it was
+            before this superstep.
     """
     names = list(channels_of(config))
     if not names:

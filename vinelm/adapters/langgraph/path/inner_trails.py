@@ -25,7 +25,7 @@ class InnerTrail:
     """The part of one run's path that the graph's channels do not store: invocations inside subgraphs. Thread-safe.
 
     Attributes:
-        tasks: ids of the root graph's tasks that made these invocations.
+        tasks: ids of the root graph's tasks in which these invocations were made.
     """
 
     def __init__(self) -> None:
@@ -36,20 +36,26 @@ class InnerTrail:
         self._nodes: list[set[str]] = []
 
     def begun(self, path: tuple[str, ...], stages: tuple[str, ...], where: Where) -> None:
-        """Record that the last invocation of ``path`` has begun at ``where``; ``stages`` are the stages of the path."""
+        """Record that an invocation has begun in the node ``where``. ``path`` and ``stages`` are the models and stages of the
+        request's path, ending with this invocation.
+        """
         with self._lock:
             self.tasks.add(where.task)
             self._begun.setdefault(path, (stages, set()))[1].add(where.node)
             self._behind(path, stages)
 
     def moved(self, before: tuple[str, ...], after: tuple[str, ...]) -> None:
-        """Record that another model continues an invocation, so that its path ``before`` becomes ``after``."""
+        """Record that another model continues an invocation, so that the path ending with it changes from ``before`` to
+        ``after``.
+        """
         with self._lock:
             if before in self._begun:
                 self._begun[after] = self._begun.pop(before)
 
     def ended(self, invocation: Invocation) -> None:
-        """Add an invocation that has ended to the trail, unless it failed or its beginning was not recorded here."""
+        """Add an invocation that has ended to this record of the path. Failed invocations, and those whose beginning was not
+        recorded here, are left out.
+        """
         with self._lock:
             path = invocation.prefix
             found = self._begun.get(path)
@@ -61,7 +67,9 @@ class InnerTrail:
             self._nodes = [*self._nodes[:k], nodes]
 
     def _behind(self, path: tuple[str, ...], stages: tuple[str, ...]) -> int:
-        """Add the root graph's invocations before the last entry of ``path`` if missing; return the last entry's index."""
+        """Complete this record so that it has all invocations before the last one of ``path``; return the index of the last
+        one.
+        """
         k = len(path) - 1
         if [entry["model"] for entry in self._entries[:k]] != list(path[:k]):
             self._entries = [Entry(k=i, stage=stages[i], model=path[i]) for i in range(k)]
@@ -69,7 +77,7 @@ class InnerTrail:
         return k
 
     def before(self, node: str) -> PathValue:
-        """Return the path up to the first invocation of ``node``, which runs again from its start.
+        """Return the path before the first invocation that ``node`` has made, since the node now runs again from its start.
 
         It is the whole path if the node has made no invocation.
         """
@@ -93,10 +101,11 @@ class InnerTrails:
         self._lock = Lock()
 
     def begin(self, config: RunnableConfig | None) -> tuple[InnerTrail, PathValue | None] | None:
-        """Return a trail for a run whose first call is inside a subgraph, and the path that the run resumes, which is None for
-        a new run.
+        """Return a new trail for a run whose first model call is inside a subgraph, and the path so far of the run that it
+        resumes.
 
-        Returns None if the run has no thread or no checkpointer, since it cannot be resumed.
+        The path is None if the run resumes no run of this process. The result is None if the run has no thread or no
+        checkpointer, since it can then not be resumed.
         """
         given: dict[str, Any] = {} if config is None else config.get("configurable", {})
         thread, saver, where = given.get("thread_id"), given.get(_CHECKPOINTER), where_of(config)
@@ -113,7 +122,9 @@ class InnerTrails:
         return trail, last.before(where.node) if last is not None and is_resumed else None
 
     def extended(self, config: RunnableConfig, value: PathValue | None) -> PathValue | None:
-        """Return the stored path plus the subgraph invocations of the thread's last run; None if that run made none."""
+        """Return the stored path plus the subgraph invocations of the thread's last run; None if there are no such invocations,
+        or if they do not continue the stored path.
+        """
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)
         with self._lock:
@@ -127,7 +138,8 @@ class InnerTrails:
 
 
 def _of(saver: Any, kept: tuple[Callable[[], Any], InnerTrail] | None) -> InnerTrail | None:
-    """Return the trail of ``kept`` if it belongs to this checkpointer; None if there is none or it belongs to another one.
+    """Return the trail stored for a thread if it belongs to the checkpointer ``saver``; None if there is none, or if it belongs
+    to another one.
 
     ``kept`` is (a function that returns the trail's checkpointer, the trail). A deleted checkpointer may have had the same id.
     """

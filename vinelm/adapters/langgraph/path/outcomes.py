@@ -32,8 +32,9 @@ class RunOutcomes:
     Args:
         signals: the workflow's signals.
         observe: reports an outcome to the policy, given the path that ends with its invocation.
-        failed: called as ``failed(what, error, prefix)`` if the application's ``signal`` or ``agree`` raises, or its state
-            lacks a part of an answer. If it returns, that part of the outcome is empty; an exception from it is not caught.
+        failed: called as ``failed(what, error, path)`` if the application's ``signal`` or ``agree`` raises, or the state lacks
+            an ``answer=`` key. ``path`` has the models up to the invocation. If ``failed`` returns, that part of the outcome is
+            empty; exceptions from it are not caught.
         template: names the stages that judge an answer, and the keys of their verdicts; None if no stage judges.
     """
 
@@ -68,7 +69,7 @@ class RunOutcomes:
             path: models of the invocations so far; nothing is reported if it is empty.
             read: returns the state after the last invocation; called at most once. None: the state is not known.
             passed: whether the workflow's own check accepted that state; None if the check has not run.
-            unwritten: keys of the state that count as None if nothing has written them yet.
+            unwritten: keys of the state that need not have been written yet; without a value they count as None.
         """
         with self._lock:
             if not path or path in self._shown:
@@ -95,7 +96,7 @@ class RunOutcomes:
             self.tell(path, lambda: graph_values(config, own, fresh=fresh), passed=passed, unwritten=channels)
 
     def ran(self, path: Path, stage: str) -> None:
-        """Record the stage of the last invocation of ``path``."""
+        """Record that the last invocation of ``path`` was of the stage ``stage``; needed to read the verdicts of judges."""
         if self._verdicts:
             self._stages[path] = stage
 
@@ -104,7 +105,11 @@ class RunOutcomes:
         self._observe(path, Outcome("error" if self.signals.signal == "status" else None, None))
 
     def inherit(self, path: Path, shown: Sequence[ShownOutcome | None]) -> None:
-        """Report the outcomes that an earlier run stored for the invocations of ``path`` to the policy."""
+        """Report to the policy the outcomes ``shown``, which an earlier run of the request has stored, of the invocations of
+        ``path``.
+
+        ``shown`` has None for an invocation without a stored outcome.
+        """
         with self._lock:
             for k, one in enumerate(shown, start=1):
                 if one is not None and path[:k] not in self._shown:
@@ -117,7 +122,8 @@ class RunOutcomes:
             self._stages.clear()
 
     def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
-        """Report the outcomes of ``path`` to the policy, and return notes of the outcomes that the stored path lacks.
+        """Report the outcomes of ``path`` to the policy, and return those that are not stored in the graph's path yet, as notes
+        to be written.
 
         Args:
             config: LangGraph's config of the node. If None, the last invocation gets an empty outcome, because its node has not
@@ -135,20 +141,27 @@ class RunOutcomes:
         return self.notes(value)
 
     def notes(self, value: PathValue | None) -> list[Note]:
-        """Return notes of the outcomes that ``value``, the stored path, lacks, to be written with the running node's update."""
+        """Return the known outcomes that ``value``, the stored path, lacks; the running node writes them to the path with its
+        update.
+        """
         models, stored = models_of(value), shown_of(value)
         with self._lock:
             known = [self._shown.get(models[: k + 1]) for k in range(len(models))]
         return [{"k": k, "shown": one} for k, one in enumerate(known) if one is not None and stored[k] is None]
 
     def classes(self, path: Path) -> tuple[int | None, ...]:
-        """Return the answer class of each invocation of ``path``; None for an invocation without a known answer."""
+        """Return the class of each invocation's answer; None for an invocation without a known answer.
+
+        Equal answers of a request have the same class. Classes are numbered from 0, in the order of their first answers.
+        """
         with self._lock:
             shown = [self._shown.get(path[:k], NOTHING) for k in range(1, len(path) + 1)]
         return tuple(one["answer_class"] for one in shown)
 
     def firsts(self, path: Path) -> list[dict[str, Any]]:
-        """Return, for each answer class in ``path``, the values of the ``answer=`` keys in the class's first answer."""
+        """Return the values of the ``answer=`` keys in the first answer of each answer class; the index in the list is the
+        class.
+        """
         with self._lock:
             shown = [self._shown.get(path[:k], NOTHING) for k in range(1, len(path) + 1)]
         return [one["first"] for one in shown if "first" in one]
@@ -172,7 +185,9 @@ class RunOutcomes:
 
     @contextmanager
     def _surviving(self, what: str, path: Path) -> Iterator[None]:
-        """Catch any exception in the block and report it as a failure of ``what``, a function of the application."""
+        """Catch any exception in the block and report it through ``failed``. ``what`` names the part that failed, such as "the
+        signal".
+        """
         try:
             yield
         except Exception as error:
@@ -213,5 +228,7 @@ NO_OUTCOMES = NoOutcomes()
 
 
 def _kept(value: Any) -> Any:
-    """Return a copy of a value, since a later node may change the application's object; the value if it cannot be copied."""
+    """Return a copy of ``value``, since a later node may change the application's object; ``value`` itself if it cannot be
+    copied.
+    """
     return answered(partial(deepcopy, value), value)

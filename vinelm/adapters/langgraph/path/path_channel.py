@@ -29,7 +29,7 @@ class ChannelSession:
 
     Attributes:
         at_s: when LangGraph opened them (at the call of invoke), in ``time.monotonic()`` seconds.
-        owned: objects kept as long as the run lives, by the object that stored them here.
+        owned: objects to keep as long as the run lives. The key is the object that stored the value here.
         is_stored: whether the graph's checkpoints carry the path.
     """
 
@@ -54,9 +54,9 @@ class Entry(TypedDict):
 
     ``request`` is the request's id if the caller gave one. ``usd`` is the cost in dollars, failed attempts included, that the
     run recorded since the previous entry; if absent, it is 0, or a version wrote the entry that did not record costs.
-    ``account`` is the key of the request's account, which sums the payments of all its runs. ``assigned`` is the plan that the
-    request was assigned; if absent, the plan of all requests. ``kind`` is the type that the request is planned as. ``shown`` is
-    the invocation's outcome, once a later node has written it.
+    ``account`` is the key of the request's account, which sums the payments of all its runs. ``assigned`` states which plan the
+    request was assigned, if requests are divided between plans. ``kind`` is the request's type, for which the plan was made.
+    ``shown`` is the invocation's outcome, once a later node has written it.
     """
 
     k: int
@@ -99,22 +99,23 @@ class Execution(NamedTuple):
 
 
 class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
-    """The channel with a request's path. An entry is written together with its stage's update, so a retry or replay leaves one.
+    """The channel with a request's path. An entry is written together with its stage's update, so that a retry or replay leaves
+    a single entry.
 
-    An entry with position k replaces the entries from k on. Branches of a fan-out write the same entry, which is kept once with
-    the total cost of all branches. A branch repeated in another run may have used another model; then the first branch's
-    entry is kept. Parallel stages write one position each. Different stages at one position in one superstep raise an error. A
-    note adds an outcome to the entry at its position; only the first note counts. Entries of chat models stay pending in the
-    channel until the superstep ends (:meth:`wait`). Without a plan, each ``VineLM`` of an application (for example one per
-    file) counts its invocations separately. Their stages then get consecutive positions, since no template orders them. The end
-    of a run only closes the path; :func:`is_new_request` decides whether the next stage continues the path.
+    An entry with position k replaces the entries from k on. The branches of a fan-out write the same entry; the path has it
+    once, with the total cost of all branches. A branch repeated in another run may have used another model; then the first
+    branch's entry is kept. Parallel stages write one position each. Different stages at one position in one superstep raise an
+    error. A note adds an outcome to the entry at its position; only the first note counts. Entries of chat models stay pending
+    in the channel until the superstep ends (:meth:`wait`). Without a plan, each ``VineLM`` of an application (for example one
+    per file) counts its invocations separately. Their stages then get consecutive positions, since no template orders them. The
+    end of a run only closes the path; :func:`is_new_request` decides whether the next stage continues the path.
 
     Attributes:
         path: the entries so far.
         closed: whether the run that wrote them has ended.
         is_unplanned: whether the stages run without a plan, so that they get consecutive positions.
         opening: the run that LangGraph opened this channel for; None before that.
-        waiting: the pending entries, with their node's attempt, by the task's id.
+        waiting: for each id of a LangGraph task, the current attempt of its node and the entries that it has pending.
     """
 
     __slots__ = ("closed", "is_unplanned", "opening", "path", "waiting")
@@ -242,12 +243,12 @@ def is_new_request(
 ) -> bool:
     """Return whether the invocation of ``stage`` begins a new request instead of continuing the stored path.
 
-    A ``request_id`` other than the path's means a new request. Otherwise the template decides. Its root stage starts a new
-    request if that stage cannot follow the path. On a closed path the root stage always starts a new request, unless the
-    request is known to be the same. It is known by its id, or because the run that wrote the path is still running
-    (``is_same_run``); LangGraph closes channels in the middle of a run if only Sends are left. Every other stage continues the
-    path. If the template branches, several stages may begin a request, and a run in progress never begins another request.
-    Without a template, a closed path means a new request.
+    A ``request_id`` other than the path's means a new request. Otherwise the template decides. Its root stage, the first one,
+    starts a new request if it cannot follow the path. If the run that wrote the path has ended, the root stage always starts a
+    new request, unless the request is known to be the same. It is known by its id, or because the run that wrote the path is
+    still running (``is_same_run``); LangGraph closes channels in the middle of a run if only Sends are left. Every other stage
+    continues the path. If the template branches, several stages may begin a request, and a run in progress never begins another
+    request. Without a template, a path whose run has ended is followed by a new request.
     """
     if value is None or not value["path"]:
         return True
@@ -352,10 +353,18 @@ def kind_in(value: PathValue) -> str | None:
 
 
 def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
-    """Return the path for a state that does not carry it: a thread's first state, a Send's argument, or an edge's input.
+    """Return the path as it is in the graph's channel, for code whose state does not contain it: a thread's first node, the
+    target of a Send, or an edge.
 
-    Returns None before the first invocation. ``fresh`` includes the current node's writes, which only an internal reader of
-    LangGraph knows. Raises :class:`WorkflowError` if that reader or the graph's path channel is missing.
+    Args:
+        config: LangGraph's config of the node or edge.
+        fresh: whether to include what the current node has just written.
+
+    Returns:
+        The path; None before the first invocation.
+
+    Raises:
+        WorkflowError: the graph lacks the path channel, or LangGraph lacks the internal function that reads it.
     """
     channel = channel_of(config)
     if not fresh and channel is not None:
@@ -376,10 +385,10 @@ def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
 
 
 def with_waiting(value: PathValue | None, channel: PathChannel, own: list[Entry | Note]) -> PathValue | None:
-    """Return the path ``value`` with a node's pending writes ``own`` applied, as the path will be after the node's superstep;
-    None if it is still empty.
+    """Return the path as it will be after the superstep of a node: ``value`` with the node's pending entries ``own``; None if
+    still empty.
 
-    ``channel`` is the path's channel, of which a copy applies the writes.
+    ``channel`` is the graph's path channel. It stays unchanged: a copy of it applies the entries.
     """
     if not own:
         return value

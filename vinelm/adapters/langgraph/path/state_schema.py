@@ -49,10 +49,10 @@ def announced(schema: type) -> type:
 
 
 def own_state(state: Any, on_error: OnError = "raise") -> tuple[Any, PathValue | None]:
-    """Return the state in the user's own type, and the path that the state carried; None if it carried none.
+    """Return the state in the user's own type, and the path that was in it; the path is None if the state had none.
 
-    A state that cannot be converted is returned as it is, or the error is raised if ``on_error`` is "raise". The argument is
-    not changed.
+    If a state cannot be converted, it is returned unchanged with None; with ``on_error="raise"`` the error is raised instead.
+    The argument is never changed.
     """
     try:
         return _parted(state)

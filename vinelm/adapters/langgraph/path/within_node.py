@@ -49,7 +49,9 @@ def write_path(config: RunnableConfig, written: list[Entry | Note], *, is_unplan
 
 
 def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
-    """Return the path that the node of ``config`` sees, and whether this execution of the node wrote a part of it."""
+    """Return the path that the node of ``config`` sees, and whether the node has already added invocations to it in this
+    execution.
+    """
     channel = channel_of(config)
     if channel is None:
         return None, False
@@ -73,7 +75,7 @@ class ThreadPaths:
         self._lock = Lock()
 
     def channel(self, config: RunnableConfig) -> PathChannel | None:
-        """Return the path channel of a node's run, added to the run if its graph has none.
+        """Return the path channel of a node's run. If the run's graph has none, a channel is added to the run.
 
         Returns None if this LangGraph version hides the run's channels or the node's task.
         """

@@ -40,8 +40,8 @@ class DefaultRuns:
         enforces: see the arguments.
 
     Args:
-        enforces: whether policies change which models run, and caps apply. If so and ``fallback``, runs without a policy fall
-            back.
+        enforces: whether policies change which models run, and caps apply. Runs without a policy fall back only if ``enforces``
+            and ``fallback`` are both true.
         fallback: whether another model of the stage answers after a failed call.
     """
 
@@ -50,7 +50,9 @@ class DefaultRuns:
         self._fallbacks = self.allowed_models if fallback and enforces else None
 
     def default_model(self, stage: str) -> str:
-        """Return the default model that the application declared, else the template's, else the catalog's first model."""
+        """Return the stage's default model: the one set by :meth:`asked`, else the application's, else the template's, else the
+        catalog's first model.
+        """
         declared, template, own = self._settings.declared.get(stage), self._settings.template, _OWN.get()
         if own is not None and own[0] == stage and own[1] in self._settings.catalog:
             return own[1]
@@ -62,7 +64,7 @@ class DefaultRuns:
 
     @contextmanager
     def asked(self, stage: str, default: str | None) -> Iterator[None]:
-        """Make ``default`` the stage's default model inside the block; None keeps the model that was declared last."""
+        """Inside the block, make ``default`` the default model of ``stage``; None leaves the declared default in force."""
         token = _OWN.set(None if default is None else (stage, default))
         try:
             yield
@@ -70,22 +72,24 @@ class DefaultRuns:
             _OWN.reset(token)
 
     def allowed_models(self, stage: str) -> list[str]:
-        """Return the models that the template allows for a stage, or the whole catalog if it names none."""
+        """Return the models that the template allows for a stage; all models of the catalog if the template does not limit
+        them.
+        """
         allowed, template = None, self._settings.template
         if template is not None:
             allowed = next((known.models for known in template.stages if known.name == stage), None)
         return [model for model in self._settings.models.catalog if allowed is None or model in allowed]
 
     def any_default(self, stage: str) -> str:
-        """Return the stage's default model; if that fails, some model of the catalog."""
+        """Return the stage's default model; if it cannot be found or the catalog lacks it, a model of the catalog."""
         catalog = self._settings.models.catalog
         model = answered(lambda: self.default_model(stage), self._settings.declared.get(stage) or "")
         return model if model in catalog else next(iter(catalog))
 
     def policy(self, context: RunContext, clock: Clock | None = None) -> DefaultPolicy:
-        """Return the policy of an unplanned run, which still enforces a per-request cap.
+        """Return the policy of an unplanned run, which still enforces a cap on the cost of each request.
 
-        Without ``clock`` the policy gets a new clock from the models.
+        ``clock`` is the policy's clock; None makes a new one, virtual if the models' latencies are virtual.
         """
         objective = context.objective
         is_capped = self.enforces and objective is not None and objective.cost_budget == "per_request"
@@ -113,13 +117,17 @@ class DefaultRuns:
         runtime: Runtime[Any] | None,
         objective: Objective | None,
     ) -> GraphRun:
-        """Return a run for a single invocation, if the request's own run is unknown.
+        """Return a run for a single invocation, for use after VineLM itself has failed to find the request's own run.
 
-        If the request has a cap, or may have one, the run refuses every call. An account that the request shares with other
-        requests must also authorize the call. Raises ``error``, the failure, if failures are configured to be raised.
+        If the request has a cap, or may have one, the run refuses every call. If a cap is shared by several requests, the
+        shared account must also authorize the call.
 
-        ``config`` and ``runtime`` are LangGraph's at the call, as far as known. ``objective`` is used if the call's context has
-        none.
+        Args:
+            error: the failure; raised instead if ``on_error`` is "raise".
+            stage: name of the stage; "" if unknown.
+            config: LangGraph's config at the call, if known.
+            runtime: LangGraph's runtime at the call, if known.
+            objective: used if the call's context has no objective.
         """
         if self._settings.on_error == "raise":
             raise error
@@ -169,10 +177,14 @@ class DefaultRuns:
         return InvocationScope(self._settings.models, ObserverGroup(), run, stage, run.path)
 
     def stand_in(self, error: Exception, what: str, objective: Objective | None) -> DefaultPolicy:
-        """Return a policy that only serves default models, and charges each call's maximum cost to a per-request cap of
-        ``objective``.
+        """Return a policy that only chooses default models, used in place of a part of VineLM that has failed.
 
-        ``what`` names the part of VineLM that failed. Raises ``error`` if failures are configured to be raised.
+        If ``objective`` caps the cost of each request, every call counts at its maximum cost.
+
+        Args:
+            error: the failure; raised instead if ``on_error`` is "raise".
+            what: names the part that failed, for the trace.
+            objective: the request's objective; None if unknown.
         """
         if self._settings.on_error == "raise":
             raise error
@@ -186,15 +198,17 @@ class DefaultRuns:
 
 
 def _carried(runtime: Runtime[Any] | None) -> RunContext | None:
-    """Return the settings in the context around a call for which no run was found; None if there are none."""
+    """Return VineLM's settings in the context around a call for which no run was found; without any, a context with default
+    values.
+    """
     carried = AMBIENT.get() if runtime is None or runtime.context is None else runtime.context
     return carried if isinstance(carried, RunContext) else carried_by(carried)
 
 
 def _context(carried: RunContext, objective: Objective | None, config: RunnableConfig | None) -> RunContext:
-    """Return a context for a call for which no run was found, with only the settings that accounts and caps need.
+    """Return a context for a call whose run was not found, with the fields of ``carried`` that caps and shared accounts need.
 
-    The settings are those of ``carried``; ``objective`` is used if it has none.
+    ``objective`` is used if ``carried`` has none. Without ``config`` the result has no ``configurable``.
     """
     return RunContext(
         objective=carried.objective or objective,
@@ -205,6 +219,8 @@ def _context(carried: RunContext, objective: Objective | None, config: RunnableC
 
 
 def told_configurable(config: RunnableConfig) -> dict[str, Any]:
-    """Return the caller's ``configurable`` without LangGraph's own keys, which refer to the run and would form a cycle."""
+    """Return the ``configurable`` that the caller passed, without LangGraph's own keys, which refer to the run and would form a
+    cycle.
+    """
     given = config.get("configurable") or {}
     return {key: one for key, one in given.items() if not key.startswith(INTERNAL)}

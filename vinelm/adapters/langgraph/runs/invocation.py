@@ -38,7 +38,8 @@ T = TypeVar("T")
 
 
 class InvocationScope(OneProcess):
-    """Makes the chat model, collects the usage of its calls and records the invocation when it ends.
+    """Makes the chat model of one invocation of a stage, collects the usage of its calls, and records the invocation when it
+    ends.
 
     A context manager, for ``with`` and ``async with``: the invocation fails if the block raises. If the run's policy falls
     back, a failed call is recorded with its cost as one attempt, and the next best model makes the next attempt. The path ends
@@ -59,9 +60,10 @@ class InvocationScope(OneProcess):
         run: the run that the invocation belongs to.
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
         falls_back: False if the caller repeats failed calls itself.
-        notes: outcomes of earlier invocations, to be written with the path's entry.
+        notes: outcomes of earlier invocations that the graph's path lacks, to be written together with this invocation.
         ahead: starts tool calls while the model writes them; None starts no tool calls.
-        own: the application's own chat model that makes the call.
+        own: the application's own chat model (:class:`~vinelm.adapters.langchain.own_model.OwnModel`) through which the call is
+            made; None if there is none.
         equal: looks up answers of equal calls; None calls the model every time.
         priority: the stage's priority, added to the request's priority.
     """
@@ -167,7 +169,9 @@ class InvocationScope(OneProcess):
         self._tokens = self._observed(self._told_of) or []
 
     def _hearing(self) -> Callable[[str], None] | None:
-        """Return a function that takes an answer's text as it streams; None if the stage finds no tool calls in text."""
+        """Return a function that gets each piece of an answer's text and starts the tool calls in it; None if the stage
+        declares no ``eager=`` or no tool can start early.
+        """
         return None if self._ahead is None or self.eager is None else self._ahead.hearing(self.eager)
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
@@ -200,7 +204,7 @@ class InvocationScope(OneProcess):
 
     @property
     def is_kept_by_run(self) -> bool:
-        """Whether the run keeps the path in memory, because no channel of the root graph carries all of it."""
+        """Whether the run keeps the request's path in memory, since the root graph's channel cannot store all of it."""
         return self._run.places is not None
 
     @property
@@ -331,7 +335,7 @@ class InvocationScope(OneProcess):
             self._observed(lambda told: told.ended(self._tokens, invocation))
 
     def _observed(self, tell: Callable[[ObserverGroup], T]) -> T | None:
-        """Notify the observers with ``tell`` and return its result; None if there are no observers or it raises."""
+        """Call ``tell`` with the observers and return its result; None if there are no observers, or if an observer raises."""
         found: T | None = None
         if self._observers is not None:
             with self.noting("an observer", may_raise=False):
@@ -344,7 +348,10 @@ class InvocationScope(OneProcess):
 
 
 def _surviving(on_gate: Callable[..., None], path: tuple[str, ...]) -> Callable[..., None]:
-    """Return a callback for a backend that calls ``on_gate`` with ``path`` and ignores its exceptions."""
+    """Return a callback that calls ``on_gate`` with ``path`` and the callback's arguments, ignoring exceptions.
+
+    Backends call it when an attempt begins to wait for rate limits and when it is sent.
+    """
 
     def gated(*what: Any) -> None:
         answered(partial(on_gate, path, *what), None)

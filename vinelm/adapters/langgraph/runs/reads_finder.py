@@ -16,7 +16,9 @@ from vinelm.requests.protocols import CallGuard
 
 
 class ReadsFinder:
-    """Finds a run's prefetched reads by the node around a call, or by the surrounding ``with vine.request(...)``."""
+    """Finds the prefetched reads (:class:`ReadAhead`) of the run around a tool's call, by the surrounding node or by the
+    surrounding ``with vine.request(...)``.
+    """
 
     __slots__ = ("_finder",)
 
@@ -24,8 +26,10 @@ class ReadsFinder:
         self._finder = finder
 
     def here(self) -> ReadAhead | None:
-        """Return the current run's reads, created if needed; None outside a run, in a profile, or in another
-        ``VineLM``'s run.
+        """Return the prefetched reads of the current run, created if needed.
+
+        Returns None outside of a run, within a prefetch, while a profile runs, in the run of another ``VineLM``, and if no tool
+        is declared or recorded.
         """
         if IS_AHEAD.get():
             return None
@@ -41,10 +45,13 @@ class ReadsFinder:
         return reads
 
     def guard(self, name: str) -> CallGuard | None:
-        """Return the guard that authorizes the cost of a call of the tool ``name`` outside of this adapter's runs; None if
-        there is none.
+        """Return the guard that must authorize the cost of calling the tool ``name``, if the call belongs to no run of this
+        adapter.
 
-        Such a call belongs to the run of another ``VineLM``, whose cap still applies, or to no run.
+        The call then belongs to the run of another ``VineLM``, whose cap still applies, or to no run.
+
+        Returns:
+            The guard; None if the call's cost counts under no cap.
 
         Raises:
             CallRefused: the call may belong to a request whose cap is unknown here.
@@ -69,7 +76,7 @@ class ReadsFinder:
         return guard
 
     def known(self) -> ReadAhead | None:
-        """Return the prefetched reads of the current run; None if it has started none."""
+        """Return the prefetched reads of the current run; None outside of a run, and if the run has not created any yet."""
         if IS_AHEAD.get():
             return None
         runtime = current_runtime()

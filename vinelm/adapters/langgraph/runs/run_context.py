@@ -49,7 +49,7 @@ CARRY_IT = (
 
 
 def mark_main_context() -> None:
-    """Mark the main thread's context, so that contexts copied from it can be recognized.
+    """Mark the main thread's context variables, so that :func:`is_carried` recognizes contexts copied from them.
 
     Does nothing on another thread, since a thread of a pool would keep the mark.
     """
@@ -58,7 +58,7 @@ def mark_main_context() -> None:
 
 
 def is_carried() -> bool:
-    """Return whether this code would see the request that surrounds it; False in a thread without a copied context.
+    """Return whether the request around this code is visible here: True except in a thread whose context was not copied.
 
     ``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` copy no context, unlike tasks, ``asyncio.to_thread`` and
     LangGraph.
@@ -73,7 +73,9 @@ _FORKED: ContextVar[tuple[Any, ...]] = ContextVar("vinelm_forked", default=())
 
 
 def _note_fork() -> None:
-    """Record in a forked process which requests it was forked in: its copies of their accounts are not shared."""
+    """Record in a forked process which requests were in progress at the fork, since the copies of their accounts here miss the
+    payments made elsewhere.
+    """
     found: list[Any] = [AMBIENT.get()]
     with suppress(RuntimeError, KeyError):
         found.append(get_runtime().control)
@@ -85,8 +87,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def is_in_fork_of(control: Any) -> bool:
-    """Return whether this process was forked in a run (given its ``control`` object) or a ``with vine.request(...)`` (its
-    context).
+    """Return whether this process was forked while a given request was in progress.
+
+    ``control`` is LangGraph's object for the request's run, or the context of a ``with vine.request(...)``.
     """
     return any(one is control for one in _FORKED.get())
 
@@ -117,7 +120,9 @@ PROFILED: list[object] = []
 
 
 class profiled_unit:  # noqa: N801 - used as a with-block
-    """A context manager that refuses chat model calls outside of the profiled run, since their cost could not be recorded."""
+    """A context manager for one run of a profile. Inside the block, chat model calls that do not belong to the profiled run are
+    refused, since their cost could not be recorded.
+    """
 
     def __enter__(self) -> None:
         PROFILED.append(self)
@@ -131,7 +136,7 @@ MOST_PRIORITY = 100
 
 
 def require_priority(priority: Any) -> None:
-    """Raise :class:`ConfigError` if the value is not a valid priority."""
+    """Raise :class:`ConfigError` unless ``priority`` is a number between plus and minus :data:`MOST_PRIORITY`."""
     if not (isinstance(priority, int | float) and abs(priority) <= MOST_PRIORITY):
         raise ConfigError(
             f"priority is {priority!r}: give a number from -{MOST_PRIORITY} to {MOST_PRIORITY}; higher goes first"
@@ -139,7 +144,9 @@ def require_priority(priority: Any) -> None:
 
 
 class ContextOwner:
-    """Refers to the adapter that made a context; ``adapter`` is None in another process. Copies of a context share it."""
+    """Refers to the adapter that made a context; ``adapter`` is None if that was in another process. Copies of a context share
+    it.
+    """
 
     __slots__ = ("adapter",)
 
@@ -161,8 +168,8 @@ class RunContext:
         objective, policy, request, started_at, request_id, priority, kind, speculate: see :meth:`vinelm.VineLM.context`.
         owner: the adapter that made the context and serves the run's chat models, even if another ``VineLM`` made them.
         chat_host: controls each chat model call of a profiled run.
-        returns_earlier: whether the run can return an earlier answer than the last, wherever the policy ends it. Filled in when
-            the run begins, for the code that makes its policy.
+        returns_earlier: whether the run can return an earlier answer than the last, no matter where the policy ends the
+            request. Filled in when the run begins, for the code that makes its policy.
         configurable: LangGraph's ``config["configurable"]`` of the run. Filled in when the run begins, if the adapter
             ``tells_config``.
         inputs: returns the state with which the run begins. Filled in when the run begins, if the application declares request
@@ -185,7 +192,10 @@ class RunContext:
 
 
 def attach(run: RunContext, user: Any) -> Any:
-    """Return a copy of the user's context that carries ``run``, with the same fields, equality and dumps.
+    """Return a copy of the user's context that carries ``run``. Its fields stay the same, and so does the result of comparing
+    or serializing it.
+
+    If ``user`` is None, ``run`` itself is returned.
 
     Raises:
         ConfigError: the context's class does not allow another attribute.
@@ -210,7 +220,9 @@ def attach(run: RunContext, user: Any) -> Any:
 
 
 def carried_by(context: Any) -> RunContext:
-    """Return VineLM's settings from a run's context, else from the surrounding ``with vine.request(...)``, else empty ones."""
+    """Return VineLM's settings in ``context``, a run's context; else those of the surrounding ``with vine.request(...)``; else
+    default values.
+    """
     if isinstance(context, RunContext):
         return context
     found = context.get(FIELD) if isinstance(context, Mapping) else getattr(context, FIELD, None)
@@ -237,12 +249,12 @@ _NOTHING = RunContext()
 
 
 class KnowsCaps(Protocol):
-    """The attributes of an adapter from which one can tell whether an unknown request may have a cap.
+    """The attributes of an adapter that show whether a call may belong to a capped request if its own request is not known.
 
     Attributes:
         has_contexts: whether the adapter has made the context of any request.
-        has_caps: whether a call of the adapter's models may belong to a request with a cap. Another adapter may have made
-            that request's context.
+        has_caps: whether a call of the adapter's models may belong to a request with a cap. Another adapter may have made that
+            request's context.
     """
 
     has_contexts: bool
@@ -261,8 +273,9 @@ def note_adapter(adapter: KnowsCaps) -> None:
 
 
 def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None:
-    """Record that ``adapter`` made this context, and whether its requests have a cap; caps count only if the adapter
-    ``enforces`` them.
+    """Record that ``adapter`` made this context, and whether the context's requests have a cap.
+
+    A cap in the objective counts only if the adapter ``enforces`` caps; the guard of a policy in the context always counts.
     """
     adapter.has_contexts = True
     objective, policy = context.objective, context.policy
@@ -275,15 +288,17 @@ def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None
 
 
 def may_be_capped(context: RunContext, adapter: KnowsCaps) -> bool:
-    """Return whether the running code may work for a request with a cap, although its ``context`` shows no request."""
+    """Return whether this code may run for a request with a cap that is not visible here, as in a thread without a copied
+    context.
+    """
     return adapter.has_caps and context is _NOTHING and not is_carried()
 
 
 def require_request(context: RunContext, adapter: KnowsCaps, what: str) -> None:
-    """Refuse ``what`` (a call) if it may belong to an unknown request with a cap; see :mod:`.run_finder`.
+    """Refuse the call ``what`` if it may belong to a request with a cap that is not visible here (see :func:`may_be_capped`).
 
     Raises:
-        CallRefused: in a thread without a context, if requests have caps.
+        CallRefused: the code runs in a thread without a request's context, and requests have caps.
     """
     if may_be_capped(context, adapter):
         raise CallRefused(

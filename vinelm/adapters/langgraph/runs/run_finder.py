@@ -83,8 +83,9 @@ _CHECKPOINTER, _DURABILITY = "__pregel_checkpointer", "__pregel_durability"  # L
 class RunRegistry:
     """Finds the run that a node or an edge belongs to. Thread-safe.
 
-    A run is kept as long as LangGraph keeps its channels. If the channels are unknown (graphs of chat models only,
-    with-blocks), the ``bound`` most recently used runs are kept, and an older run loses its policy.
+    A run is kept as long as LangGraph keeps its channels. The channels are unknown if a graph's only stages are chat models, or
+    in a ``with vine.request(...)``. Of such runs the ``bound`` most recently used ones are kept; if an older run continues, it
+    gets a new policy.
 
     Args:
         new_policy: returns the policy of a new run; called once per run.
@@ -110,7 +111,13 @@ class RunRegistry:
         return len(self._kept)
 
     def known(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the run that has the channels ``opening`` or LangGraph's object ``control``; None if no such run has begun."""
+        """Return the run of a graph, given its channels or LangGraph's object for the run; None if no such run has begun.
+
+        Args:
+            opening: the channels that LangGraph opened for the run; None if unknown.
+            control: LangGraph's object for the run; used if the channels do not identify the run. It is then registered for
+                them.
+        """
         if opening is None:
             return self._kept.get(id(control))
         run: GraphRun | None = opening.owned.get(self)
@@ -123,8 +130,7 @@ class RunRegistry:
         return run
 
     def begun(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the run with the channels ``opening`` or LangGraph's object ``control``, like :meth:`known`, but record
-        nothing.
+        """Return the run with these channels or this object of LangGraph, like :meth:`known`, but without registering it.
 
         Also finds the run of a node inside a subgraph, whose channels do not identify the run. None if no such run has begun.
         """
@@ -132,9 +138,7 @@ class RunRegistry:
         return run or self._by_control.get(id(control)) or self._kept.get(id(control))
 
     def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
-        """Return the run that has the channels ``opening`` or LangGraph's object ``control``; create it with ``context`` if
-        none has.
-        """
+        """Return the run of a graph, found like :meth:`known`; if there is none, create it with the settings ``context``."""
         with self._lock:
             # With the lock held: the branches of a fan-out begin at once, and have to find one run.
             run = self.known(opening, control)
@@ -159,7 +163,8 @@ class RunRegistry:
     def inner(self, control: Any, context: RunContext) -> GraphRun:
         """Return the run of a stage inside a subgraph: the run of the root graph with LangGraph's object ``control``.
 
-        If there is none, or if ``context`` is another request's, another run is returned, and created if needed.
+        If there is no such run, or if it belongs to another request than ``context``, the run is looked up or created by
+        :meth:`of`.
         """
         run = self._by_control.get(id(control))
         if run is not None and _is_same_request(run.context, context):
@@ -199,16 +204,18 @@ class InvokeOptions(TypedDict, total=False):
 
     Attributes:
         continues: whether the invocation continues the path even if the template would begin a new request.
-        run_is_request: whether the invocation continues the path if this run has written it.
+        run_is_request: whether the invocation continues the path, whatever the template says, if this run has written that
+            path.
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
-        own_writes: whether the invocation follows earlier invocations of the same node, since a node may call a chat model
-            repeatedly.
+        own_writes: whether the path includes what this execution of the node has added so far, since a node may call a chat
+            model repeatedly.
         falls_back: False if the caller repeats failed calls itself.
         objective: the objective of a new run whose context has none.
         tools: the tools offered to the model, as the application passed them.
         default: the model that runs without a plan, as declared by the wrapped node, chat model or middleware that makes the
             call; None if none is declared.
-        own: the application's own chat model that makes the call.
+        own: the application's own chat model through which the call is made
+            (:class:`~vinelm.adapters.langchain.own_model.OwnModel`).
     """
 
     continues: bool
@@ -230,9 +237,9 @@ class Place:
         stage, config, runtime, options: the arguments of :meth:`RunFinder.invoke`.
         run: the run that the invocation belongs to; None before it is found.
         prefix, stages: models and stages of the path before the invocation.
-        value: the stored path; None if there is none, or the run keeps its path in memory.
-        step: the superstep's key in the run; None if the run keeps its path in memory.
-        shows: whether the state shows the previous invocation's result.
+        value: the path stored in the graph's channel; None if there is none, or if the run keeps its path in memory.
+        step: identifies the superstep in the run; None if the run keeps its path in memory.
+        shows: whether the node's state contains the previous invocation's result; False after an earlier call in the same node.
     """
 
     stage: str
@@ -307,9 +314,10 @@ class RunFinder:
     def call(
         self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
     ) -> InvocationScope:
-        """Begin the invocation of a chat model whose position in the path is in no channel of the root graph.
+        """Begin the invocation of a chat model called inside a subgraph or outside of a graph, so that the root graph's channel
+        cannot store it.
 
-        Its run is the surrounding graph's, the surrounding ``with vine.request(...)``'s, or a new run.
+        The invocation's run is the surrounding graph's, the surrounding ``with vine.request(...)``'s, or a new run.
 
         Args:
             stage: name of the stage.
@@ -332,9 +340,10 @@ class RunFinder:
     # -- one invocation ------------------------------------------------------------------------------------------
 
     async def _begun(self, place: Place, find: Callable[[Place], GraphRun], *, is_async: bool) -> InvocationScope:
-        """Begin the invocation, on the stage's default model if VineLM itself fails; waits only if ``is_async``.
+        """Find the run with ``find``, which also fills in ``place``, and begin the invocation; if VineLM itself fails, on the
+        default model.
 
-        ``find`` returns the run of the invocation, and fills in its ``place``.
+        With ``is_async`` the coroutine may wait for the checkpointer; otherwise it never waits.
         """
         try:
             run = find(place)
@@ -348,13 +357,13 @@ class RunFinder:
             return self._default_scope(place, error)
 
     def _default_scope(self, place: Place, error: Exception) -> InvocationScope:
-        """Return the invocation on the stage's default model."""
+        """Return the invocation on the stage's default model, after VineLM itself has failed with ``error``."""
         objective, known = place.options.get("objective"), (place.prefix, place.run, place.config, place.runtime)
         with self._defaults.asked(place.stage, place.options.get("default")):
             return self._defaults.default_scope(error, place.stage, *known, objective)
 
     def _scope(self, run: GraphRun, place: Place) -> InvocationScope:
-        """Choose the model and return the invocation, at a place that is already filled in."""
+        """Choose the model of an invocation, and return the invocation. ``place`` must already have the path before it."""
         stage, options, settings = place.stage, place.options, self.settings
         notes: list[Note] = []
         if place.step is None:
@@ -394,7 +403,7 @@ class RunFinder:
                     run.go_on(value)
 
     def _find_node(self, place: Place) -> GraphRun:
-        """Return the run of an invocation by a node, and fill in the invocation's place."""
+        """Return the run of an invocation by a node, and fill in the path before the invocation in ``place``."""
         config, runtime, options, carried = place.config, place.runtime, place.options, place.value
         assert config is not None
         if runtime is None or runtime.control is None:
@@ -448,7 +457,7 @@ class RunFinder:
         return run
 
     def _found_inside(self, place: Place, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
-        """Return the run of an invocation by a node inside a subgraph, where only a part of the state is visible."""
+        """Return the run of an invocation by a node inside a subgraph, and fill in the path before it in ``place``."""
         carried = carried_by(runtime.context)
         self._require_request(carried, None, runtime.control, f"stage {place.stage!r}")
         context = self._context_of(carried, None, config)
@@ -459,14 +468,14 @@ class RunFinder:
         return run
 
     def _find_call(self, place: Place) -> GraphRun:
-        """Return the run of an invocation by a chat model, and fill in the invocation's place."""
+        """Return the run of an invocation by a chat model, and fill in the path before the invocation in ``place``."""
         run = place.run = self.run_here(place.config, place.runtime, place.options.get("objective"))
         place.prefix = run.path or ()
         return run
 
     @staticmethod
     def _beginning(place: Place, config: RunnableConfig) -> Beginning:
-        """Return the :class:`Beginning` from which the account of the invocation's request is found."""
+        """Return the position in the thread where the invocation's run begins, from which the request's account is found."""
         channel, key, run = channel_of(config), account_of(place.value), place.run
         is_stored = place.step is not None and channel is not None and channel.opening is not None and channel.opening.is_stored
         continues = place.step is not None and bool(place.prefix)
@@ -479,7 +488,7 @@ class RunFinder:
     # -- the run ---------------------------------------------------------------------------------------------------
 
     def path_of(self, config: RunnableConfig) -> RunPath | None:
-        """Return the run that an edge belongs to and its path.
+        """Return the run that an edge belongs to, with the models and stages of the run's path so far.
 
         Returns None if no run is in progress (``update_state``), or before the first call of a chat model adds the channel.
         """
@@ -514,7 +523,7 @@ class RunFinder:
         return RunPath(run, *path_of(value))
 
     def run_here(self, config: RunnableConfig | None, runtime: Runtime[Any] | None, objective: Objective | None) -> GraphRun:
-        """Return the run around a call whose position is in no channel of the root graph; create it if needed.
+        """Return the run around a call inside a subgraph or outside of a graph; create it if needed.
 
         ``config`` and ``runtime`` are LangGraph's at the call; None outside of a graph. ``objective`` is used for a run whose
         context has none.
@@ -552,7 +561,7 @@ class RunFinder:
         return run if run.guard is None else with_account(run, config)
 
     def _require_request(self, carried: RunContext, opening: ChannelSession | None, control: Any, what: str) -> None:
-        """Refuse the call ``what`` if it may belong to an unknown capped request, unless its run has begun."""
+        """Refuse the call ``what`` if its run has not begun and it may belong to a capped request that is not visible here."""
         if control is None or self.runs.begun(opening, control) is None:
             require_request(carried, self.settings, what)
 
@@ -635,7 +644,7 @@ def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
 
 
 def _beginning(config: RunnableConfig, request_id: str | None) -> Beginning:
-    """Return the :class:`Beginning` of a run whose path is unknown, from LangGraph's config."""
+    """Return the position where a run begins, from LangGraph's config; the path before it, and so its account, is unknown."""
     given = config.get("configurable", {})
     return Beginning(
         checkpoint_id=(given.get("checkpoint_map") or {}).get(""),

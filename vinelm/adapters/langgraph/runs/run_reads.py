@@ -32,7 +32,10 @@ _LOCK = Lock()
 
 
 def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
-    """Return the prefetched reads of the run, created on first use and dropped with the run; None in a profile."""
+    """Return the prefetched reads of the run, created on first use and dropped with the run.
+
+    Returns None in a profile, and if no tool is declared and no calls are recorded.
+    """
     box = settings.tools
     is_heard = bool(box.declared) or box.recorder is not None
     if run.reads is None and is_heard and run.context.chat_host is None:
@@ -59,10 +62,10 @@ def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
 
 
 def _session_of(run: GraphRun, settings: AdapterSettings) -> str | None:
-    """Return the session name under which the run's tool calls are recorded; None if the run has no name.
+    """Return the name of the session under which the run's tool calls are recorded; None if the run has no name.
 
-    It is the labelled request's id, or made from the thread's or the request's name. Callers may choose these two, so the
-    session name also contains the kind of name and the tenant.
+    It is the labelled request's id; otherwise it is made from the thread's name, otherwise from the ``request_id``. Callers may
+    choose the last two, so the result also tells them apart and contains the tenant.
     """
     context = run.context
     if context.request is not None:
@@ -83,7 +86,7 @@ def start_reads(
     *,
     offered: Sequence[Any] | None = None,
 ) -> Ahead | None:
-    """Prefetch reads that the called model may ask for; return an object that starts more while the model writes.
+    """Prefetch the reads that a model may ask for while it is called.
 
     Args:
         settings: the adapter's settings.
@@ -92,6 +95,9 @@ def start_reads(
         config: LangGraph's config of the node; None outside of a graph.
         runtime: LangGraph's runtime of the node; None outside of a graph.
         offered: the tools offered to the model; None if they are unknown.
+
+    Returns:
+        An object that starts further reads as the model writes them; None if nothing is prefetched.
     """
     ahead = None
     with run.noting("a read ahead", called[1][:-1], called[0], may_raise=settings.on_error == "raise"):
@@ -138,7 +144,11 @@ def _tools_here(
 
 
 def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
-    """Return whether a model may call a tool; one that is offered only as a schema stands for any tool of its name."""
+    """Return whether the model that is offered the tools ``offered`` may call the tool ``name``.
+
+    If tools with this name are offered, ``tool`` must be one of these objects. Otherwise it may be called if an offered tool is
+    only a schema, which may stand for it.
+    """
     objects = [one for one in offered if isinstance(one, BaseTool)]
     of_name = [one for one in objects if one.name == name]
     return any(one is tool.tool() for one in of_name) if of_name else len(objects) < len(offered)
@@ -147,7 +157,8 @@ def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
 def _fixed(
     tools: Mapping[str, DeclaredTool], run: GraphRun, prefix: tuple[str, ...], state: Mapping[str, Any]
 ) -> list[ToolCandidate]:
-    """Return the calls of tools with ``ahead=`` that may come right after an invocation, with the plan's probabilities.
+    """Return the calls that nodes of the graph may make right after an invocation, declared with ``ahead=``, with the plan's
+    probabilities.
 
     ``prefix`` has the models of the path up to the invocation; ``state`` is the state before it, from which arguments are
     computed.

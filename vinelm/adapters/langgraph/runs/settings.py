@@ -31,7 +31,7 @@ class AdapterSettings:
         kind: returns the request's type; None if no types are declared.
         observers: notified of decisions and invocations.
         tools: the tools that the application declared.
-        tells_config: whether contexts get LangGraph's ``configurable`` of their run. Must be set before the first run.
+        tells_config: whether a run's context is given LangGraph's ``configurable``. Must be set before the first run.
         conversation_id, tenant: keys of that ``configurable``, or functions of it, that give a run's conversation and tenant.
         account_of: returns the account, shared between requests, that must authorize a new run's calls together with its
             policy's guard. None, or a result of None: there is no account. Must be set before the first run.
@@ -44,7 +44,8 @@ class AdapterSettings:
         agains, ends: the places to which the wrapped edges lead if the request continues, and if the policy ends it.
         has_finish: whether the application asked for the node that returns an earlier answer.
         returns_earlier: whether a request that the policy ends can return an earlier answer than the last one. It can if
-            answers are declared, the finish node was requested, and the policy can end requests, but never directly at END.
+            answers are declared, the finish node was requested, and wherever the policy can end a request, a node follows
+            instead of END.
     """
 
     def __init__(
@@ -94,7 +95,9 @@ class AdapterSettings:
 
     @property
     def hit_rates(self) -> dict[tuple[str, str], float]:
-        """Return the known hit rates of the caches, as fractions in [0, 1), by (stage, model)."""
+        """The share of calls answered from the stages' caches, in [0, 1), keyed by (stage, model). Pairs with few calls are
+        left out.
+        """
         found: dict[tuple[str, str], float] = {}
         for stage, equal in self.caches.items():
             if isinstance(equal.kept, CallCache):
@@ -102,7 +105,8 @@ class AdapterSettings:
         return found
 
     def note_exits(self, again: Iterable[str] = (), end: str | None = None) -> None:
-        """Record that an edge leads to the places ``again``, or to ``end`` if the policy ends the request there.
+        """Record that an edge leads to one of the places ``again`` if the request continues, or to ``end`` if the policy ends
+        it.
 
         Without ``end``, record that the application asked for the finish node.
         """

@@ -16,11 +16,11 @@ from vinelm.template.steps import mapped
 
 
 def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> Template:
-    """Return the template that a graph implies; every stage allows all models and is answerable.
+    """Return the template that a graph implies. Every stage allows all models, and a request may end after it.
 
     Args:
-        ways: the places of the graph and their successors.
-        label: names the workflow in messages.
+        ways: the successors of each place of the graph (a node, or a stage inside a subgraph or on an edge).
+        label: the workflow's name in messages.
         turns: the maximum number of turns of a loop for which the application declares no maximum.
 
     Raises:

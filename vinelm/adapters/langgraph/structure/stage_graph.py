@@ -22,10 +22,11 @@ class StageGraph:
     """The supersteps of a graph that run stages, and their possible successors.
 
     Attributes:
-        start: the supersteps that may begin a request, each with the ``times=`` limits of the routes that lead to it.
+        start: the supersteps that may begin a request, as sets of stages, each with the ``times=`` limits of the routes that
+            lead to it.
         after: the supersteps that may follow each superstep, with the ``times=`` limits of the routes between them.
         order: the stages, in the order of the graph's nodes.
-        unclear: nodes with an edge of unknown target, by the stage before them ("" for the start).
+        unclear: for each stage ("" for the start) after which an edge has an unknown target, the node with that edge.
     """
 
     start: dict[Together, frozenset[Bound]]
@@ -53,10 +54,10 @@ class StageGraph:
 
 
 class NodeGraph:
-    """A graph of places (nodes, edges that call models), from which the successors of each stage are computed.
+    """The places of a graph, from which the possible successors of each stage are computed.
 
     Args:
-        ways: the places and their successors.
+        ways: the successors of each place: of a node, or of a stage inside a subgraph or on an edge.
     """
 
     def __init__(self, ways: Ways) -> None:
@@ -93,17 +94,19 @@ class NodeGraph:
         return frozenset().union(*(stages for stages in (*found.start, *found.after) if len(stages) > 1))
 
     def arms(self, place: str) -> frozenset[str]:
-        """Return the next stages that a place leads to."""
+        """Return the stages that may come first if a request goes to ``place``, which may be a stage itself."""
         return frozenset(name for stages in self._outcomes_of(place, 0, frozenset()) for name, _ in stages)
 
     def is_clear(self, place: str) -> bool:
-        """Return whether the target of every edge between a place and the next stages is known."""
+        """Return whether it is known which stages may come first if a request goes to ``place``: no edge on the way there has
+        an unknown target.
+        """
         if place == END or place in self._stage_of:
             return True
         return not any(node in self.unclear for node in self._passed([place]))
 
     def _passed(self, nodes: Iterable[str]) -> Iterator[str]:
-        """Yield the given nodes and the tools that can be reached from them without passing a stage."""
+        """Yield the given nodes, and the nodes without a stage that can be reached from them without passing a stage."""
         waiting = list(nodes)
         for node in waiting:  # grows while it is read
             yield node
@@ -111,8 +114,8 @@ class NodeGraph:
             waiting += [t for t in targets if t not in waiting and t != END and t not in self._stage_of]
 
     def _outcomes(self, nodes: Collection[str]) -> dict[Together, frozenset[Bound]]:
-        """Return the supersteps that may follow nodes that run together, each with the ``times=`` limits of the routes that
-        lead to it.
+        """Return the supersteps that may follow ``nodes``, which run together. Each has the ``times=`` limits of the routes
+        that lead to it.
 
         If several routes through the graph lead to a superstep, only the limits that all of them share apply.
         """
@@ -134,10 +137,15 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """Return the combinations of stages that may start after a node, each with the limits of the routes that lead to it.
+        """Return the sets of stages that may start together after a node, each with the ``times=`` limits of the routes that
+        lead to it.
 
-        A node may have several choices, such as parallel edges; in each combination every choice has one target. ``steps`` is
-        the number of tools passed so far, this node included; ``seen`` are the nodes before it.
+        A node may have several choices, such as parallel edges; each choice adds the stages that one of its targets leads to.
+
+        Args:
+            node: the place.
+            steps: the number of places without a stage that were passed so far, including ``node``.
+            seen: the places passed before ``node``.
         """
         sets: list[dict[_Timed, frozenset[Bound]]] = []
         for choice in self._choices.get(node, ()):
@@ -168,11 +176,11 @@ def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[
 
 
 def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
-    """Combine the sets: for each way to pick one entry from every set, map the union of the picked stages to the union of their
-    limits.
+    """Combine several mappings from sets of stages to ``times=`` limits.
 
-    A stage that was picked several times keeps the smallest number of tools before it. If several picks give the same stages,
-    only the limits that all of them share remain.
+    For each way to choose one key from every mapping, the result maps the union of the chosen keys to the union of their
+    limits. A stage carries the number of places passed before it; the smallest number counts. If several choices give the same
+    stages, only the limits that all of them share remain.
 
     Raises:
         WorkflowError: there are too many combinations.

@@ -29,14 +29,16 @@ Successors = Mapping[Together, Sequence[Together]]
 
 
 def template_of(graph: StageGraph, undeclared: int = UNDECLARED_TIMES) -> Template:
-    """Return a template that allows what the stage graph allows.
+    """Return a template that allows the same sequences of stages as the stage graph, or more if no steps can express them
+    exactly.
 
     The steps are structured if possible: a loop is left at the end of a turn (``early_exit``), or by branches that end the
-    request. Otherwise the stages follow each other in any order.
+    request. If that cannot express the graph exactly, the stages of each loop may follow each other in any order.
 
     Args:
         graph: the stages and their possible successors.
-        undeclared: the maximum number of turns of a loop for which none is declared; lower if such loops are nested.
+        undeclared: the maximum number of turns of a loop for which none is declared. If the template would become too long,
+            fewer turns are used.
     """
     for turns, ends_in_arms in product((undeclared, min(undeclared, NESTED_TIMES)), (False, True)):
         try:
@@ -49,7 +51,11 @@ def template_of(graph: StageGraph, undeclared: int = UNDECLARED_TIMES) -> Templa
 
 
 def _is_exact(template: Template, graph: StageGraph) -> bool:
-    """Return whether the template allows exactly the graph's transitions. A loop of one turn may lack the transition back."""
+    """Return whether the template allows exactly the graph's transitions between stages.
+
+    If routes have ``times=`` limits, the template may lack some transitions, such as the one back to the start of a loop that
+    has a single turn.
+    """
     if longest(template.steps) > _DEEP:
         return False
     found = template.flow.follows | {("", stage.name) for stage in template.first_stages}
@@ -66,8 +72,8 @@ class _Writer:
 
     Args:
         turns: the maximum number of turns of a loop for which the application declares no maximum.
-        ends_in_arms: put the steps after a loop into branches inside it that end the request.
-        is_loose: let the stages of a loop follow each other in any order.
+        ends_in_arms: whether the steps after a loop are written inside it, in branches that end the request.
+        is_loose: whether the stages of a loop may follow each other in any order.
     """
 
     def __init__(self, graph: StageGraph, turns: int, ends_in_arms: bool = False, *, is_loose: bool = False) -> None:
@@ -82,7 +88,10 @@ class _Writer:
         return sorted(found, key=lambda stages: [self._graph.order.index(name) for name in self._graph.sorted(stages)])
 
     def _choice(self, targets: Sequence[Together], region: Region, stop: Part | None) -> tuple[Step, ...]:
-        """Return the steps that begin with a choice among ``targets``, up to the part ``stop`` or the workflow's end."""
+        """Return the steps that begin with a choice among the supersteps ``targets``.
+
+        They end before the part ``stop`` of ``region``; None means at the end of the workflow.
+        """
         onward = [target for target in targets if target != ENDED]
         if not onward:
             return () if stop is None else (END,)
@@ -119,14 +128,16 @@ class _Writer:
     def _core(part: Part, region: Region) -> Together | None:
         """Return the superstep of a loop that every turn runs, if all other supersteps only lead to it; None otherwise.
 
-        The other supersteps, such as an agent's hooks, are optional.
+        The other supersteps, such as an agent's hooks, are then optional.
         """
         found = [at for at in part if all(list(region.successors[other]) == [at] for other in part - {at})]
         return found[0] if len(part) > 1 and len(found) == 1 and part <= set(region.successors[found[0]]) else None
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """Return the targets after which some part can be reached that another target also reaches."""
+        """Return those supersteps of ``onward`` that lead to a part of ``region`` to which another superstep of ``onward``
+        leads as well.
+        """
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
 
@@ -169,7 +180,8 @@ class _Writer:
     def _turn(
         self, head: Together, part: Part, region: Region, outside: list[Together], stop: Part | None
     ) -> tuple[tuple[Step, ...], bool] | None:
-        """Return the steps of one turn of the loop ``part``, which begins at ``head``, and whether other steps follow the loop.
+        """Return the steps of one turn of the loop ``part``, which begins at ``head``, and whether the caller has to add the
+        steps after the loop.
 
         ``outside`` are the supersteps right after the loop. Returns None if no steps express the turn.
         """
@@ -198,7 +210,9 @@ class _Writer:
         return Parallel((first, *others)) if others else first
 
     def _turns(self, head: Together, part: Part) -> int:
-        """Return the maximum number of turns of the loop, from the ``times=`` limits of its routes."""
+        """Return the maximum number of turns of the loop: from the ``times=`` limits of the loop's routes, or the number for
+        loops without a declared maximum.
+        """
         edges = {(at, then): bounds for at in part for then, bounds in self._graph.after[at].items() if then in part}
         free: dict[Together, list[Together]] = {at: [] for at in part}
         for (at, then), bounds in edges.items():
@@ -243,11 +257,11 @@ class Region:
         self._always: dict[Part, frozenset[Part]] = {}
 
     def part(self, at: Together) -> Part:
-        """Return the part that a superstep belongs to."""
+        """Return the part (a loop, or a single superstep) that the superstep ``at`` belongs to."""
         return self._part.get(at, frozenset((at,)))
 
     def loops(self, part: Part) -> bool:
-        """Return whether the supersteps of a part may repeat."""
+        """Return whether a part is a loop, so that its supersteps may repeat."""
         return len(part) > 1 or any(at in self.successors.get(at, ()) for at in part)
 
     def outside(self, part: Part) -> list[Together]:
@@ -262,12 +276,16 @@ class Region:
         return set(waiting)
 
     def join(self, targets: Collection[Together]) -> Part | None:
-        """Return the first part that requests reach from every target unless they end earlier; None if there is none."""
+        """Return the first part that every request reaches, whichever of the supersteps ``targets`` it continues with, unless
+        it ends earlier. None if there is no such part.
+        """
         common = frozenset.intersection(*(self.always(self.part(target)) for target in targets))
         return max(common, key=lambda part: len(self.always(part)), default=None)
 
     def always(self, part: Part) -> frozenset[Part]:
-        """Return the parts, including ``part``, that every request reaches after ``part`` unless the request ends earlier."""
+        """Return the parts that every request reaches once it has reached ``part``, unless it ends earlier; ``part`` itself is
+        included.
+        """
         known = self._always.get(part)
         if known is None:
             behind = [self.always(self.part(then)) for then in self._onward(part)]

@@ -54,8 +54,9 @@ _ASKS = frozenset({"interrupt", "NodeInterrupt", "GraphInterrupt"})
 
 
 class ToolsAhead:
-    """Finds the tools that may be prefetched at a node. Inspects each run once, since the objects that a node refers to may
-    change between runs.
+    """Finds the tools that may be prefetched at a node.
+
+    The objects that a node refers to may change between runs, so they are inspected again for each run, but only once per run.
     """
 
     def __init__(self, box: ToolBox) -> None:
@@ -76,7 +77,7 @@ class ToolsAhead:
 
     @staticmethod
     def outside(tools: Mapping[str, DeclaredTool]) -> Mapping[str, DeclaredTool]:
-        """Return which of these tools may be prefetched without a graph."""
+        """Return those of the given tools that may be prefetched if no graph runs around the call."""
         is_asked = refuses_tools(var_child_runnable_config.get() or {})
         return {name: one for name, one in tools.items() if _may_run(one, is_asked=is_asked)}
 
@@ -88,7 +89,7 @@ def _may_run(declared: DeclaredTool, *, is_asked: bool) -> bool:
 
 
 def refuses_tools(config: RunnableConfig) -> bool:
-    """Return whether a callback handler of a call may refuse its tools by raising."""
+    """Return whether a callback handler in ``config`` may refuse the calls of tools by raising an exception."""
     callbacks: Any = config.get("callbacks") or ()
     return any(_may_refuse(one) for one in getattr(callbacks, "handlers", callbacks))
 
@@ -140,7 +141,7 @@ class _Node:
 
     Attributes:
         tools: the tool objects that the node may call.
-        asks: whether the node may ask a person, or whether this is unknown.
+        asks: whether the node may ask a person; True if unknown.
         checks: whether the node contains a middleware of the application.
         is_plain: whether the node is only LangGraph's ``ToolNode``, without a wrapper around the calls.
         wraps: whether the node contains a ``ToolNode`` or a wrapper that may refuse or change calls.
@@ -154,7 +155,7 @@ class _Node:
 
 
 class _GraphTools:
-    """The tools in the nodes of one graph, as they are when a run first calls a model."""
+    """The tools in the nodes of one graph, as found when a run calls its first model."""
 
     def __init__(self, nodes: Mapping[str, Any], box: ToolBox) -> None:
         self._nodes = {name: node for name, node in nodes.items() if name != START}
@@ -165,7 +166,8 @@ class _GraphTools:
     def at(self, node: str, *, is_asked: bool) -> Mapping[str, DeclaredTool]:
         """Return the tools that may be prefetched at a node, by name.
 
-        With ``is_asked``, a person or handler may refuse calls, so only tools declared ``unchecked`` are returned.
+        ``is_asked`` states that a person or a callback handler may refuse calls. Then only tools declared ``unchecked`` are
+        returned.
         """
         key = node, is_asked
         if key not in self._found:
@@ -193,8 +195,9 @@ class _GraphTools:
         return found
 
     def _is_open(self, node: str, holders: set[str]) -> bool:
-        """Return whether one of ``holders``, the nodes that call a tool, is ``node`` or comes right after it, without other
-        code between them.
+        """Return whether a tool's call follows the model's call in ``node`` without other code between them.
+
+        ``holders`` are the nodes that call the tool: one of them must be ``node`` or come right after it.
         """
         if node not in self._held:  # a task of LangGraph's functional API: its entrypoint is the only node
             return len(self._held) == 1
@@ -271,7 +274,7 @@ class _Reach(ObjectSearch):
     """The objects that a node's code can reach.
 
     The search may find too much: it follows every method of an application's object. If code chooses by a string what it calls,
-    every module of the application counts as reached.
+    it counts as asking a person as soon as some loaded module does so (:func:`_asks_somewhere`).
 
     Args:
         node: the node's name.
@@ -279,7 +282,7 @@ class _Reach(ObjectSearch):
 
     Attributes:
         objects: the objects that were inspected.
-        asks: whether some code asks a person, or some code was not inspected.
+        asks: whether some of the code asks a person; also True if code was left uninspected.
     """
 
     def __init__(self, node: str, *, every_method: bool = True) -> None:
@@ -295,7 +298,7 @@ class _Reach(ObjectSearch):
         return self._asks or id(interrupt) in self._seen or len(self._seen) >= MOST_OBJECTS
 
     def _add_graph(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
-        """Add a subgraph. Its tools and runs are separate, but it may ask a person before it returns."""
+        """Add a subgraph ``graph``: only whether it may ask a person counts, since its tools and runs are separate."""
         inner = _Reach(self._node)
         inner._seen[id(graph)] = graph
         for node in graph.nodes.values():
@@ -318,7 +321,9 @@ class _Reach(ObjectSearch):
             yield from _methods(kind)
 
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
-        """Yield the objects that a function's code refers to; of the application's objects, only the attributes it names."""
+        """Yield the objects that a function's code refers to. Of an object of the application, only the attributes that the
+        code names count.
+        """
         names, owner = frozenset(code_names(function.__code__)), function.__globals__
         is_imported = any(name.partition(".")[0] == "langgraph" for name in names)
         self._asks |= (is_imported and bool(names & _ASKS)) or any(owner.get(name) is interrupt for name in names)
@@ -379,7 +384,7 @@ def _may_ask(module: str, filename: str) -> bool:
 def _uses_langgraph(package: str, _loaded: int) -> bool:
     """Return whether any loaded module of an installed package imports LangGraph.
 
-    ``_loaded``, the number of loaded modules, is only a part of the cache's key.
+    ``_loaded`` is the number of loaded modules. It is not used, but a new number makes the cache compute the result again.
     """
     known = [one for name, one in list(sys.modules.items()) if name == package or name.startswith(f"{package}.")]
     return any(_origin(value) == "langgraph" for one in known for value in list(vars(one).values()))
@@ -387,9 +392,9 @@ def _uses_langgraph(package: str, _loaded: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _asks_somewhere(_loaded: int) -> bool:
-    """Return whether any loaded module that is searched refers to LangGraph's ``interrupt``, which asks a person.
+    """Return whether a loaded module that may ask a person (:func:`_may_ask`) refers to LangGraph's ``interrupt``.
 
-    ``_loaded``, the number of loaded modules, is only the cache's key.
+    ``_loaded`` is the number of loaded modules. It is not used, but a new number makes the cache compute the result again.
     """
     for name, module in list(sys.modules.items()):
         known = list(getattr(module, "__dict__", {}).values())
@@ -418,7 +423,9 @@ def _methods(kind: type, called: Container[str] | None = None) -> Iterator[Any]:
 
 
 def _imported(function: FunctionType) -> Iterator[ModuleType | None]:
-    """Yield the modules that a function imports when it runs; None for a module that is not loaded."""
+    """Yield the modules that a function imports when it runs, with their top-level packages; None for a module that is not
+    loaded.
+    """
     parents = str(function.__globals__.get("__package__") or "").split(".")
     for level, asked in _imports(function.__code__):
         name = ".".join(filter(None, [*(parents[: len(parents) - level + 1] if level else ()), asked]))
