@@ -42,7 +42,7 @@ class NoRoom(BaseException):
 
 
 class Gate(NamedTuple):
-    """The queue of calls that wait for their batches, and the backends that use it."""
+    """A queue of calls that wait for their batches, and all backends by provider, which send their calls to the queue."""
 
     gate: BatchGate
     backends: Mapping[str, Backend]
@@ -92,8 +92,10 @@ def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
 
 
 def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes) -> tuple[DatasetForecast, BatchApiForecast]:
-    """Return a forecast at ordinary prices converted to batch prices, with the longest duration as its seconds; and the
-    savings. Pure.
+    """Convert a forecast at ordinary prices to batch prices.
+
+    Returns:
+        The forecast with batch prices, whose seconds are the longest possible duration; and the savings and the waiting times.
     """
     halved = replace(forecast, usd=PART * forecast.usd, seconds=template.depth * times.wait_s)
     return halved, BatchApiForecast(
@@ -103,7 +105,9 @@ def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes)
 
 @dataclass(eq=False)
 class _Begun:
-    """A request that has begun, and may be run several times. ``guard`` is the guard of its last run."""
+    """A request that has begun, and may be run several times. ``guard`` authorizes the calls of its latest run; None before the
+    first run.
+    """
 
     request: Request
     drawn: DrawnPlan
@@ -184,7 +188,9 @@ class BatchApiRun(DatasetRun):
         return key, self._found.first[key], drawn
 
     def _may_fetch(self) -> bool:
-        """Return whether an earlier run has bought calls for the next request. The caller must hold the lock."""
+        """Return whether an earlier process has paid for calls of the next request, whose answers only need to be fetched. The
+        caller must hold the lock.
+        """
         return bool(self._left) and self._left[-1] in self._bought
 
     def _take_up(self) -> None:

@@ -135,7 +135,9 @@ class PlanShares:
         return Share(1.0 - mixture.share, low), Share(mixture.share, high)
 
     def _find(self, price: int | None, usd: float | None, seconds: float | None) -> None:
-        """Add the plans that are best within these limits when seconds have a price: its index on the grid, or None for 0."""
+        """Add the best plans within these limits for one price of a second, where ``price`` is that price's index on the grid;
+        None stands for the price 0.
+        """
         planner, (of_usd, of_second) = self._at(price), self._weights(price)
         bound = None
         if usd is not None or price is not None:  # without a budget seconds are priced so high that dollars hardly count
@@ -151,8 +153,9 @@ class PlanShares:
                 self._kept(price, one)
 
     def _kept(self, price: int | None, objective: Objective) -> DrawnPlan:
-        """Return the plan of an objective at a price (its index on the grid, None for 0), or an equal plan that was found
-        before.
+        """Return the plan for an objective at one price of a second, or the equal plan that was found before.
+
+        ``price`` is that price's index on the grid; None stands for the price 0.
         """
         planner = self._at(price)
         decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
@@ -198,10 +201,10 @@ class PlanShares:
     def _worth(
         self, marginals: Sequence[float], plans: Sequence[DrawnPlan], usd: float | None, seconds: float | None, scale: float
     ) -> float:
-        """Return the value of a second in dollars, from the marginal values of the limits on cost and seconds.
+        """Return how many dollars a second of a request's latency is worth, computed from the linear program's solution.
 
         Args:
-            marginals: The marginal values of the two limits in the linear program.
+            marginals: The marginal values of the limits on cost and on seconds, in this order.
             plans: The plans of the program.
             usd: The limit on the mean cost of a request in dollars; None for no limit.
             seconds: The limit on the mean seconds of a request; None for no limit.
@@ -249,9 +252,10 @@ class PlanShares:
 
 
 def priced(planner: Planner, weights: tuple[float, float]) -> Planner:
-    """Return a planner over the same trie whose costs are dollars and seconds with these weights.
+    """Return a planner over the same trie in which a cost is the weighted sum of dollars and seconds.
 
-    Without a price per second this is ``planner`` itself.
+    ``weights`` are the weight of a dollar and the weight of a second. If they are :data:`NO_PRICE`, ``planner`` itself is
+    returned.
     """
     if weights == NO_PRICE:
         return planner

@@ -35,12 +35,13 @@ class ModelList:
 
     Args:
         path: The file.
-        entries: The entries of chat models by name, as in the file.
-        file: The settings that the entries share.
+        entries: The entries of chat models by unique name, each as the file has it.
+        file: The path, date and time limit of the file, which apply to all entries.
         max_retries: The file's ``num_retries``.
         notes: One line for each group of settings without effect.
         skipped: The names of entries that are not chat models.
-        copies: The names of entries that differ from another entry of the same name only in their key or limits.
+        copies: The names of entries that were left out because they differ from another entry of the same name only in their
+            key or limits.
     """
 
     path: str
@@ -56,7 +57,7 @@ class ModelList:
         return [partial(model_of, item, name, self.file) for name, item in self.entries.items()]
 
     def backends(self, models: Sequence[Model]) -> dict[str, dict[str, Any]]:
-        """Return the settings of providers that these models of the file define, by provider."""
+        """Return each provider's settings from the file: ``max_retries``, and the rate ``limits`` of these models by engine."""
         found: dict[str, dict[str, Any]] = {}
         for model in models:
             if self.max_retries is not None:

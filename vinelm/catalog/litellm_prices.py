@@ -109,7 +109,12 @@ _Rates = dict[int, dict[str, float]]
 
 
 def _parts(key: str) -> tuple[str | None, int, str | None]:
-    """Return VineLM's name of a token rate (None for other keys), the prompt length from which it applies, and its tier."""
+    """Split the key of a token rate in a LiteLLM file.
+
+    Returns:
+        VineLM's name of the rate, the prompt length in tokens from which it applies, and its service tier or None for the
+            ordinary one. For any other key, ``(None, 0, None)``.
+    """
     if (hour := key.replace("_above_1hr", "")) != key:
         kind, above, tier = _parts(hour)
         return ("cache_write_1h" if kind == "cache_write" else None), above, tier
@@ -120,7 +125,11 @@ def _parts(key: str) -> tuple[str | None, int, str | None]:
 
 
 def _own_rates(asked: Priced) -> _Rates:
-    """Return the rates in the file at which the entry's calls are billed; raise :class:`ConfigError` for unsupported rates."""
+    """Return the entry's own rates at which its calls are billed: for each prompt length in tokens from which rates apply,
+    dollars per million tokens by rate name.
+
+    Raise :class:`ConfigError` for rates that are not supported.
+    """
     standard: _Rates = {}
     of_tier: _Rates = {}
     batches: dict[str, float] = {}
@@ -149,7 +158,7 @@ def _own_rates(asked: Priced) -> _Rates:
 
 
 def _check_other(asked: Priced, key: str, value: Any) -> None:
-    """Raise :class:`ConfigError` for a rate that may apply to calls and that a :class:`Price` cannot express."""
+    """Raise :class:`ConfigError` if the rate ``key`` may apply to calls and is higher than a :class:`Price` could express."""
     if key == "tiered_pricing" or has_no_effect(key, {**asked.given, **asked.options}):
         return
     if isinstance(value, Mapping | list):
@@ -220,7 +229,9 @@ def _made(asked: Priced, rates: _Rates, per_call: float | None) -> Price:
 
 
 def _overlaid(asked: Priced, listed: Price, rates: _Rates, per_call: float | None) -> Price:
-    """Return the list price, overridden by the entry's own rates."""
+    """Return the list price ``listed``, in which the entry's own ``rates`` and charge ``per_call`` (None if it has none)
+    replace the listed ones.
+    """
     long = {one.above: one for one in listed.long_prompts}
     for above in (above for above in rates if above):
         long[above] = long.get(above, LongPromptRates(above=above)).model_copy(update=rates[above])

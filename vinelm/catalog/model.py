@@ -27,7 +27,9 @@ AUDIO_FACTOR = 17.0
 
 
 def _foreign(value: Any) -> str:
-    """Return the type of the first nested value that JSON cannot represent; "" if there is none."""
+    """Describe the first nested value that JSON cannot represent, such as ``"the number nan"`` or ``"a date"``; "" if there is
+    none.
+    """
     if isinstance(value, dict):
         return next((found for item in value.values() if (found := _foreign(item))), "")
     if isinstance(value, list | tuple):
@@ -65,7 +67,8 @@ class LongPromptRates(BaseModel):
 class _Rates(NamedTuple):
     """The rates for one prompt length, in dollars per million tokens.
 
-    ``names_write`` and ``names_1h`` are whether the price states the rates for writing a cache, and for an hour.
+    ``names_write`` tells whether the price states a rate for writing a cache, ``names_1h`` the same for an hour; otherwise
+    these rates are assumed.
     """
 
     input: float
@@ -255,7 +258,9 @@ class Price(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the price as JSON types without newer rates that are not set, so that it equals prices in older files."""
+        """Return the price as JSON types. Fields that older versions did not have are left out if they are not set, so that old
+        and new files agree.
+        """
         plain: dict[str, Any] = handler(self)
         return {key: value for key, value in plain.items() if key not in _LATER_RATES or value}
 
@@ -320,7 +325,9 @@ class Model(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_no_group(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the entry as JSON types without newer fields that are not set, so that it equals entries in older files."""
+        """Return the entry as JSON types. Fields that older versions did not have are left out if they are not set, so that old
+        and new files agree.
+        """
         plain: dict[str, Any] = handler(self)
         unset = {"group": None, "trusted_counts": False, "cache_points": "off"}
         return {key: value for key, value in plain.items() if key not in unset or value != unset[key]}

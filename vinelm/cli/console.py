@@ -229,8 +229,9 @@ def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
     """Show progress bars on stderr, unless ``quiet`` is true or stderr is not a terminal.
 
     Yields:
-        ``advance(done, total, title, detail=None)``: updates the bar with that title, which the first call adds.
-        ``detail`` is the short text next to it, by default the two numbers.
+        ``advance(done, total, title, detail=None)``: sets the bar with this title to ``done`` of ``total``; a new title adds a
+            bar.
+        ``detail`` is the short text next to the bar, by default the two numbers.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn

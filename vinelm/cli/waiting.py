@@ -48,7 +48,10 @@ class AtWork:
         self._next_log_s, self._holds, self._is_shown = FIRST_LOG_S, 0, False
 
     def tick(self) -> None:
-        """Show that the command is working, if nothing has been printed for long enough."""
+        """Redraw the activity line on a terminal, or write a line to the log, if nothing has been printed for long enough.
+
+        Do nothing while a code block draws on the terminal. Lines in a log become rarer with time.
+        """
         with self._lock:
             now_s = self._clock()
             silent_s, elapsed_s = now_s - self._heard_s, now_s - self._began_s
@@ -76,8 +79,10 @@ class AtWork:
             self._title, self._began_s, self._next_log_s = title, self._clock(), FIRST_LOG_S
 
     def hold(self, change: int) -> None:
-        """Add ``change`` to the number of code blocks that draw on the terminal: +1 when a block starts, -1 when it ends. The
-        activity line is hidden while the number is above 0.
+        """Add ``change`` to the number of code blocks that currently draw on the terminal: +1 when a block starts, -1 when it
+        ends.
+
+        The activity line is hidden while the number is above 0.
         """
         with self._lock:
             self.make_way()

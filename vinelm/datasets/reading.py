@@ -40,8 +40,8 @@ def unfolded(row: Mapping[str, Any], where: str) -> Unfolded | None:
     of other tables, all columns are inputs.
 
     LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``), Langfuse's
-    items ``input`` and ``expectedOutput`` or ``expected_output``. Objects are split into their keys; any other value gets the
-    name of its part of the row.
+    items ``input`` and ``expectedOutput`` or ``expected_output``. Each key of an object becomes an input or label; any other
+    value becomes one under its column's name.
 
     Raises:
         DatasetError: A key is both in the input and in the reference.
@@ -197,8 +197,8 @@ class RequestSet:
     Attributes:
         path: The file or folder.
         requests: The requests.
-        labels: Keys that the graph must not see.
-        places: The position of each request in the file, for errors.
+        labels: Keys of the requests' data that the graph must not see.
+        places: The position of each request in the file, such as ``row 12``, for error messages.
     """
 
     path: Path
@@ -279,8 +279,14 @@ def _records(path: Path) -> Iterator[Record]:
 def _request(
     row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str, place: str | None
 ) -> tuple[Request, tuple[str, ...]]:
-    """Return the request in a row, and the keys that are hidden from the graph. Without an id column, the request's id is
-    ``place``, or, if that is None, a digest of the row.
+    """Return the request in a row, and the keys that are hidden from the graph.
+
+    Args:
+        row: The row.
+        parts: The inputs and labels that the row's format defines.
+        columns: The columns that the user selected; they take precedence.
+        where: The row's position in error messages.
+        place: The request's id if the row has no id column; None uses a digest of the row.
     """
     whole: dict[str, Any] = {**decoded(row), **parts.inputs, **parts.labels}
     inputs = {str(key): value for key, value in parts.inputs.items()}

@@ -30,10 +30,11 @@ class Subject:
     Attributes:
         workflow: Returns the workflow; the answers of its ``models`` are recorded.
         today: The current setup: the model that the application is assumed to run on every call.
-        share, share_words: The maximum cost of VineLM's plan, as a fraction of the current setup's cost, and the same in words.
+        share: The maximum cost of VineLM's plan, as a fraction of the current setup's cost.
+        share_words: ``share`` in words.
         coverage: The profile's coverage, as a fraction of the cost of profiling everything.
-        group: Returns a request's group: requests of one group depend on each other, so they stay in the same half.
-        noun: A word for the requests.
+        group: Returns the group of a request id: requests of one group depend on each other, so they stay in the same half.
+        noun: What a request is in this table, in the plural.
         replayed: A sentence on what is replayed.
         real: A sentence on what is real and what is computed.
         chosen: A sentence on why this table was chosen and where to look next.
@@ -91,7 +92,7 @@ class DemoPolicy:
 
     Attributes:
         name: The policy's name in tables.
-        role: The kind of policy, which sets its place and colour.
+        role: The kind of policy, such as ``"in_use"`` for the current setup; it decides the colour in charts.
         served: The results, in the same order of requests for all policies.
     """
 
@@ -174,10 +175,10 @@ class RecordedResult:
 
 
 def mean_over_groups(values: FloatArray, groups: Sequence[str]) -> Interval:
-    """Return the mean with its 95 % interval, for values that depend on each other within groups.
+    """Return the mean of ``values`` with its 95 % interval, where values of the same group depend on each other.
 
-    Uses the linearized (cluster-robust) variance of a ratio, which is the sum of the values divided by their number, with sums
-    by group.
+    ``groups`` has the group of each value. The interval uses the cluster-robust variance: deviations from the mean are added up
+    within each group first.
     """
     names, of = np.unique(groups, return_inverse=True)
     mean = float(values.mean())

@@ -243,8 +243,10 @@ def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[fl
 
 
 def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[ToolCall]]:
-    """Return the text and the tool calls of the model's next message. If ``text`` is not a script of tool calls, it is returned
-    unchanged.
+    """Return the text and the tool calls of the model's next message.
+
+    If ``text`` is a JSON script of tool calls and a final answer, the message is the first call that was not made since the
+    last human message. Once all were made, it is the final answer. Any other ``text`` is returned without tool calls.
     """
     script = _script(text)
     if script is None:
@@ -257,7 +259,9 @@ def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[Too
 
 
 def said_chars(text: str) -> int:
-    """Return the number of characters billed for a text; for a script of tool calls, the average per message."""
+    """Return the number of characters billed for an answer. For a script of tool calls, which takes several messages, return
+    the mean number per message.
+    """
     script = _script(text)
     return len(text) if script is None else len(text) // (len(script["calls"]) + 1)
 

@@ -95,8 +95,13 @@ _lasting = lru_cache(maxsize=65_536)(normal)
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The task of a model in one execution of a step. Random effects that are drawn per question and model also depend on
-    ``name``; ``ease`` is added to the margin that decides whether the answer is right.
+    """What a simulated model has to do in one execution of a step.
+
+    Attributes:
+        writer: Writes right and wrong answers.
+        request: The request to answer.
+        name: Seeds the random effects that are drawn per question.
+        ease: Is added to the margin that decides whether the answer is right: an easier task has a larger value.
     """
 
     writer: AnswerWriter
@@ -194,7 +199,10 @@ class SimulatedBackend:
         return task.writer.right(task.request, rng) if kind is None else task.writer.wrong(task.request, kind, rng)
 
     def _error(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str | None:
-        """Return the type of error in the answer of the last model of ``prefix``; None if the answer is right."""
+        """Return the type of error in the last model's answer; None if the answer is right.
+
+        ``prefix`` has the models that the request has called so far, the answering model last.
+        """
         margin = self._margin(task, behaviour, model_id) + behaviour.fresh_sd * normal(self._seed, task.name, *prefix, "fresh")
         if margin > 0.0 or (margin > -FEEDBACK_GAIN and self._saw_error(task, prefix[:-1])):
             return None
@@ -299,10 +307,10 @@ def _checked_rate(rate: object, what: str) -> float:
 
 
 class TextWriter:
-    """Writes the label as the right answer, and a different text as a wrong answer.
+    """Writes the right answer from the dataset's label, and a different text as a wrong answer.
 
-    Requests with a longer row of the dataset are harder. ``answer_key`` is the column with the label, ``kinds`` are the types
-    of wrong answer.
+    Requests whose row of the dataset has more characters are harder. ``answer_key`` is the column with the label, ``kinds`` are
+    the types of wrong answer.
     """
 
     kinds: Sequence[str] = ("near_miss", "off_topic")
@@ -347,8 +355,9 @@ def _near(label: str, rng: random.Random) -> str:
 
 
 def _writer_for(settings: ProviderSettings) -> AnswerWriter:
-    """Return the workflow's own writer, or a :class:`TextWriter` over its label; raise :class:`ConfigError` if it has
-    neither.
+    """Return the workflow's own answer writer, or else a :class:`TextWriter` that writes each request's label.
+
+    Raise :class:`ConfigError` if no workflow is given, or if it has no writer and its rows lack the column of the right answer.
     """
     workflow = settings.workflow
     if workflow is None:

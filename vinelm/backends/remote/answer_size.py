@@ -43,7 +43,10 @@ def _bound(response: Any) -> None:
 
 
 class _Bounded:
-    """A decoder that limits the decoded size of a response: httpx decodes a response all at once, its successor in pieces."""
+    """Wraps an HTTP client's decompressor, and raises an error once a response has grown too large.
+
+    Handles decoders that return all bytes at once (httpx) and decoders that return pieces (its successor).
+    """
 
     def __init__(self, inner: Any, response: Any) -> None:
         self._inner, self._response = inner, response

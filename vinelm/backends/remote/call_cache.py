@@ -103,7 +103,7 @@ class CallCache:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """If the block raises an error, log it and stop using the cache for a while. The owner's cache may raise any error."""
+        """Catch and log any error that the cache raises in the block, and stop using the cache for a while."""
         try:
             yield
         except Exception as error:
@@ -118,8 +118,9 @@ class CallCache:
     # -- what the cache saves ----------------------------------------------------------------------------------------
 
     def count(self, where: tuple[str, str], *, asked: int = 0, hits: int = 0) -> None:
-        """Add to the number of calls of a (stage, model), the pair ``where``, and to the number of those that the cache
-        answered.
+        """Add ``asked`` calls, of which the cache answered ``hits``, to the counts of ``where``, a pair (stage, model).
+
+        Old calls count less: both counts are halved whenever the number of calls reaches :data:`FORGET`.
         """
         with self._lock:
             counts = self._counts.setdefault(where, [0.0, 0.0])

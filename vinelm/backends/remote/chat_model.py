@@ -264,7 +264,10 @@ class RemoteChatModel(BoundChatModel):
     def _account(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, is_handed_out: bool
     ) -> _Account:
-        """Return the account of one call. ``is_handed_out``: whether the caller asks for a stream and gets every piece."""
+        """Return a new :class:`_Account` that makes and meters one call.
+
+        ``is_handed_out`` states whether the caller asks for a stream and gets every piece.
+        """
         bound: CallBinding = self.binding
         options = dict(kwargs)
         if bound.call.on_prompt is not None:
@@ -498,8 +501,9 @@ class _Account:
         return PromptPriority(bound.call.priority, *points_of(shape_of(parts, b"")))
 
     def _admission(self) -> tuple[RateLimiter, PromptCall]:
-        """Return the rate limiter of an attempt, and the prompt's description for the prompt cache, which is empty if the model
-        has none.
+        """Return the rate limiter for an attempt, and the description of its prompt for the prompt cache.
+
+        The description is empty if the model has no prompt cache, or if the application marks the prompt itself.
         """
         bound = self._bound
         if bound.call.on_gate is not None:
@@ -511,7 +515,7 @@ class _Account:
         return bound.rate_limiter, _NO_CACHE
 
     def _placed(self, prompt: PromptCall) -> ModelRequest:
-        """Return the request as sent, with cache marks and the number of the server slot that should serve it."""
+        """Return the request to send: with cache marks, and with the number of the server's slot if one is assigned."""
         request, slot = self._marked(prompt), self._bound.call.slot
         number = None if slot is None else slot()
         if number is None:
@@ -536,9 +540,10 @@ class _Account:
 
     @contextmanager
     def _attempt(self, ticket: RatePermit) -> Iterator[Model]:
-        """Run one attempt inside the block, and yield the catalog entry that serves it.
+        """Make one attempt inside the block, and yield the catalog entry (for a replica group, the replica) to which it goes.
 
-        ``ticket`` is the permit of the rate limits. At the end, record a failure, and report the used tokens to the permit.
+        An error of the block is recorded as the attempt's failure and not raised. At the end, ``ticket``, the permit of the
+        rate limiter, gets the number of used tokens.
         """
         bound, metered = self._bound, self._metered
         self._last = None
@@ -647,10 +652,10 @@ class _Account:
     # -- equal calls: see vinelm.backends.remote.equal_calls ---------------------------------------------------------
 
     def _waited(self, *, leads: bool) -> str | None:
-        """Return the stored answer of an equal call once no such call is in flight; None if there is none, or the wait took too
-        long.
+        """Wait until no equal call is in flight, and return the answer that is then stored.
 
-        With ``leads``, this call is then made if there is no answer, and equal calls wait for it.
+        Return None if there is no answer, if calls are not compared, or after the longest wait. If ``leads`` is true and there
+        is no answer, equal calls from then on wait for this call; after the longest wait they do not.
         """
         try:
             with self._joined_to(leads=leads) as future:
@@ -670,9 +675,11 @@ class _Account:
 
     @contextmanager
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
-        """Yield a future of an equal call's answer, or None if calls are not compared. If the block fails, stop waiting.
+        """Yield a future of an equal call's answer, or None if this call is not compared with others. An error in the block
+        ends the waiting.
 
-        With ``leads``, this call is made if the answer is None, and equal calls wait for it.
+        The future's result is None if there is no answer. If ``leads`` is true, this call is then the one to make, and later
+        equal calls wait for it.
         """
         if self._equal is None or self._digest is None:
             yield None
@@ -707,7 +714,7 @@ class _Account:
 
     @contextmanager
     def _owed(self) -> Iterator[None]:
-        """Inside the block, let the guard know whether an earlier run already paid for this call. Such a call is never
+        """Tell the guard inside the block whether an earlier run already paid for this call, since such a call is never
         refused.
         """
         token = OWED.set(self._bound.is_owed)

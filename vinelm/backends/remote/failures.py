@@ -136,7 +136,10 @@ _MOST_LINKS = 32
 
 
 class SettingRefused(AttemptFailed):
-    """A model's refusal of a setting in :data:`DROPPED`. The model refuses before it does any work, so nothing is billed."""
+    """The refusal of one optional setting, such as the temperature, that can be left out (see :data:`DROPPED`).
+
+    The model refuses before it does any work, so nothing is billed.
+    """
 
     def __init__(self, setting: str, detail: str) -> None:
         super().__init__("malformed", detail, is_final=True, may_be_billed=False)
@@ -328,7 +331,9 @@ def _code(value: Any) -> str:
 
 
 def _setting(body: Mapping[str, Any], text: str) -> str | None:
-    """Return the setting in :data:`DROPPED` that a refusal names, or None."""
+    """Return the name of the setting that a refusal complains about, if it is one of :data:`DROPPED` (settings that can be left
+    out); None otherwise.
+    """
     given = body.get("param")
     if isinstance(given, str) and given.partition(".")[0] in DROPPED:
         return given.partition(".")[0]

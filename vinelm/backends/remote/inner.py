@@ -98,7 +98,7 @@ class InnerChat:
         return self._rates[0]
 
     def saw_rate(self, rate: float) -> None:
-        """Record a call's cost as a multiple of its price; :attr:`rate` is the highest so far."""
+        """Raise :attr:`rate` to ``rate``, the cost of a call as a multiple of its price, if that is higher."""
         self._rates[0] = max(self._rates[0], rate)
 
     def streams(self, tools: Any) -> bool:
@@ -114,7 +114,9 @@ class InnerChat:
         return self._loops.sync()[0]
 
     def in_time(self) -> BaseChatModel | None:
-        """Return the chat model for a call in this thread if a deadline ends each of its waits; None otherwise."""
+        """Return the chat model for a synchronous call in this thread. Return None if no deadline can end its waits, so that
+        the call must run elsewhere.
+        """
         chat, is_bound = self._loops.sync()
         return chat if is_bound else None
 
@@ -140,8 +142,10 @@ def _for_this_loop(
 def _for_threads(
     chat: BaseChatModel, remake: Callable[[], BaseChatModel] | None
 ) -> tuple[tuple[BaseChatModel, bool], Callable[[], None]]:
-    """Return the chat model for synchronous calls, whether a deadline ends each wait, and a function that closes its
-    connections.
+    """Prepare a chat model for synchronous calls.
+
+    Returns:
+        A pair of the chat model and whether a deadline ends each of its waits; and a function that closes its connections.
     """
     one = one_attempt(chat)
     is_packages = type(chat)._generate.__module__.startswith(("langchain_", "vinelm."))  # an owner's class may wait elsewhere

@@ -84,11 +84,11 @@ def iterated(pieces: AsyncGenerator[T]) -> Generator[T]:
 
 
 def threaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Generator[T]:
-    """Run a synchronous generator in a separate thread and yield its items. Raise :class:`AttemptFailed` (timeout) after
-    ``timeout_s`` seconds.
+    """Run a synchronous generator in a separate thread and yield its items.
 
-    This is for chat models without an asynchronous client. A thread cannot be stopped. After its caller has left, its result is
-    dropped, and the thread ends with the next piece or at the socket's own time limit.
+    Raise :class:`AttemptFailed` (timeout) ``timeout_s`` seconds after the start. A thread cannot be stopped, so it then runs
+    on: it ends with the next item or at the socket's own time limit, and that item is dropped. This is for chat models without
+    an asynchronous client.
     """
     arrived: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
     wanted, leave = _in_a_thread(pieces, arrived.put)

@@ -54,12 +54,19 @@ _LABEL = re.compile(r"[!-~]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """The request of one call to the inner chat model: the caller's messages and options, unchanged.
+    """One request to the inner chat model: the caller's messages and options, unchanged.
 
-    ``limit``: the maximum number of tokens of each of the ``answers`` answers. ``is_limit_asked``: the call itself sets the
-    limit; otherwise a call of an application's object without a limit is sent without a limit. ``is_limited``: the request
-    states any limit. ``speaks``: the answer may contain audio. ``stored``: number of prompt parts stored at the provider.
-    ``owned``: what the chat model itself adds to the request. ``dropped``: settings that the model refuses, which are left out.
+    Attributes:
+        limit: the maximum number of tokens of each answer.
+        answers: the number of answers that the request asks for.
+        is_streamed: whether the answer is sent in pieces.
+        is_limit_asked: whether the call itself sets the limit. Otherwise a call of an application's object without a limit is
+            sent without a limit.
+        is_limited: whether the request that is sent states any limit.
+        speaks: whether the answer may contain audio.
+        stored: the number of prompt parts that are stored at the provider, so that their length is unknown.
+        owned: the settings that the chat model itself adds to the request.
+        dropped: the settings that the model refuses, which are left out.
     """
 
     messages: Sequence[BaseMessage]
@@ -192,7 +199,9 @@ class SeenAnswer:
         return text
 
     def state(self, told: Mapping[str, Any]) -> None:
-        """Record the finish reason, the id, the model and the service tier from the metadata ``told`` of an answer."""
+        """Record the finish reason, the answer's id, the model that answered and the service tier, from the metadata ``told``
+        of an answer. A value that is missing there does not change.
+        """
         reason = _reason(told)
         if reason is not None:
             self.reason = _label(reason) or self.reason
@@ -297,10 +306,16 @@ class MeteredCall:
     """Times and prices the attempts of one call, and creates its usage record. See the module's docstring for what an attempt
     costs.
 
-    ``bound`` computes the maximum number of tokens of one attempt. ``states_reasons``: the model gives a finish reason with
-    every complete answer. ``list_price``: the model's ordinary price, for a call in a batch. ``prompt_chars``: length of the
-    prompt. ``attempts``: number of attempts so far, of which ``billed`` may cost money. ``is_complete``: the call was answered.
-    ``seen``: the last attempt's answer. ``asked_s``: when the call began, in seconds of the request's clock.
+    Attributes:
+        bound: computes the maximum number of tokens of one attempt.
+        states_reasons: whether the model gives a finish reason with every complete answer.
+        list_price: the model's ordinary price if the call goes in a batch, whose price ``model`` has; None otherwise.
+        prompt_chars: the length of the prompt in characters.
+        attempts: the number of attempts so far.
+        billed: the number of these attempts that may cost money.
+        is_complete: whether the call was answered.
+        seen: the last attempt's answer.
+        asked_s: when the call began, in seconds of the request's clock.
     """
 
     model: Model
@@ -431,9 +446,12 @@ class MeteredCall:
         """Return the factor, at least 1, by which a call costs more because the server answered with another model than
         requested.
 
-        A router or a gateway's fallback may do this. The price list is only read if the name of the model that answered differs
-        from the requested name by more than a date. ``counts`` are the call's tokens, ``asks`` the other arguments of
-        :meth:`Counts.usd`.
+        A router or a gateway's fallback may do this. The factor is 1 if the two names differ at most by a date, or if the price
+        of the other model is unknown.
+
+        Args:
+            counts: the call's token counts.
+            asks: the further arguments of :meth:`Counts.usd`.
         """
         model, served = self.model, self.seen.response_model
         if model.price_id is None or served is None or re.fullmatch(re.escape(model.model_id) + r"([-@:]\d[\d-]*)?", served):
@@ -458,8 +476,8 @@ class MeteredCall:
         return self.bound().believes(counts)
 
     def _has_too_few_out(self, tokens: int) -> bool:
-        """Return whether the provider reported fewer output tokens than the received text needs; such a count would defeat any
-        cap.
+        """Return whether the provider reported fewer output tokens than the received text needs. Such a count would hide costs
+        from every cost limit.
         """
         chars = self.seen.chars
         return bool(chars) and (tokens == 0 or chars > MOST_CHARS * tokens + SPARED_CHARS)

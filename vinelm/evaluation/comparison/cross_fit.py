@@ -46,10 +46,11 @@ class HeldOutPolicy:
 
 @dataclass(frozen=True, eq=False)
 class BothWays:
-    """Every policy under one objective, for each test part.
+    """Every policy under one objective, tested on each part of the requests.
 
     Args:
-        by_half: The policies of each test part: chosen on the other parts, scored on this part.
+        objective: The objective.
+        by_half: For each part of the requests, the policies by name: chosen on the other parts, scored on this part.
     """
 
     objective: Objective
@@ -57,22 +58,23 @@ class BothWays:
 
 
 class CrossFit:
-    """The plans chosen for each part of the requests on all other parts, and the tests of these plans on the part
-    itself.
+    """For each part of the requests, the plans chosen on all other parts, and their tests on the part itself.
 
     Args:
-        requests: All requests that could have been bought.
+        requests: The ids of all requests for which results could have been recorded.
+        rows: The recorded results.
         template: A bound template with the stop rule to plan for.
+        catalog: The models.
         estimator: Name of the estimator.
         seed: Decides the split.
         parts: Number of parts. Each part tests once, with plans chosen on all others.
-        kinds: The type of each request; needed if the template has request types.
-        unlabelled: The requests that are scored against the current setup.
+        kinds: The type of each request, by request id; needed if the template has request types.
+        unlabelled: The ids of requests that are scored by comparison with the current setup.
         on_done: Called as ``on_done(done, total, what)``.
 
     Attributes:
-        bought: The rows of each test part, in the order of ``planning``.
-        planning: For each test part, the fit to all other requests.
+        planning: For each part, the fit to the requests of all other parts.
+        bought: For each part, in the same order, the recorded results of its own requests.
 
     Raises:
         EvidenceError: The other requests have too few rows for an estimate.
@@ -124,7 +126,7 @@ class CrossFit:
         return found
 
     def within_tried(self) -> CrossFit:
-        """Return the same comparison, with plans restricted to steps that enough of the test requests took."""
+        """Return a copy whose plans are restricted, for each part, to steps that enough of the part's own requests took."""
         found = copy(self)
         pairs = zip(self.planning, self.bought, strict=True)
         found.planning = [half.within_tried(bought.rows, len(bought.requests)) for half, bought in pairs]
@@ -161,7 +163,7 @@ class CrossFit:
     def score(self, half: int, policy: ChosenPolicy, objective: Objective) -> HeldOutPolicy:
         """Score a policy on the part with index ``half``, whose requests were not used to choose it.
 
-        Of ``objective``, only the latency cap counts: later answers are wrong.
+        Only the latency limit of ``objective`` is used: an answer that comes later counts as wrong.
         """
         return HeldOutPolicy(policy, self._scores(policy, half, objective))
 
@@ -193,7 +195,7 @@ class CrossFit:
         return np.array(found, np.float64)
 
     def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, HeldOutPolicy]:
-        """Plan on all parts except the one with index ``half``, and return these plans, tested on that part, by policy.
+        """Return the policies that all parts except the one with index ``half`` choose, by name, each scored on that part.
 
         With ``votes``, voting and asking until two answers agree are included.
         """
@@ -208,10 +210,10 @@ class CrossFit:
         return self._once(half, cap, (steps,), partial(scored, steps, self.bought[half], max_latency_s=cap))
 
     def _once(self, half: int, cap: float | None, policies: Sequence[Steps], make: Callable[[], Scores]) -> Scores:
-        """Return the scores that ``make`` computes for these policies on part ``half``. ``cap`` is the latency limit in
-        seconds.
+        """Return the scores of policies on the part with index ``half``, as computed by ``make``.
 
-        Scores are cached if all policies are paths, since many budgets lead to the same path.
+        If all policies are fixed paths, the scores are cached, since many budgets lead to the same path. ``cap`` is the latency
+        limit in seconds; None for no limit.
         """
         paths = [one.path for one in policies if isinstance(one, PathSteps)]
         if len(paths) < len(policies):
