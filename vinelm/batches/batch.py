@@ -244,10 +244,10 @@ class _Prepared:
         }
 
     def steering(self, steered: Steered) -> Steering:
-        """Return the object that chooses the plans of this batch.
+        """Return the object that chooses the plan of each request within these limits.
 
-        At batch prices all plans are chosen at once, since results take hours. Batch prices are half of the trie's prices, so
-        twice the budget is planned at the trie's prices.
+        At batch prices the plans of all requests are chosen at once, since results take hours. Batch prices are half of the
+        trie's prices, so twice the budget is planned at the trie's prices.
         """
         is_whole, budget_usd = steered.is_in_batches, steered.budget_usd
         return Steering(
@@ -375,7 +375,10 @@ class _Prepared:
         )
 
     def _clock(self, began_at: str) -> Callable[[], float] | None:
-        """Return a function that returns the seconds since the batch was first started; None in virtual time."""
+        """Return a function that returns the seconds since the batch was first started; None if all models run in virtual time.
+
+        ``began_at`` is the time of that start in ISO format.
+        """
         if all(backend.is_virtual_time for backend in self.backends.values()):
             return None
         began_s = datetime.fromisoformat(began_at).timestamp()

@@ -49,7 +49,7 @@ class Gate(NamedTuple):
 
 
 def gate_for(template: Template, catalog: Catalog, backends: Mapping[str, Backend], times: BatchTimes) -> Gate:
-    """Return the queue where a workflow's calls wait.
+    """Create the queue in which a workflow's calls wait for their batches.
 
     Raises:
         ConfigError: a model has no batches, so that rerunning a request would repeat its calls.
@@ -200,9 +200,9 @@ class BatchApiRun(DatasetRun):
         self._lock.notify_all()
 
     def _answered(self, key: str, future: Any = None) -> None:
-        """Record that a call for which a request waits has been answered, so that the request is ready to run again.
+        """Record that the answer to a parked request's call has arrived, so that the request is ready to run again.
 
-        ``key`` is the request's key. ``future`` is ignored.
+        ``key`` is the request's key; requests that are not parked are left as they are. ``future`` is ignored.
         """
         with self._lock:
             if key in self._parked:
@@ -312,7 +312,9 @@ class BatchApiRun(DatasetRun):
 
     @contextmanager
     def _once(self, unit: ParkedUnit) -> Iterator[None]:
-        """Protect nodes and tools that must not run twice: from the first such node on, the request uses no batch."""
+        """Keep nodes and tools that must not run twice from running twice in the block: before the first of them runs, the
+        request stops using batches.
+        """
         names = self._app.workflow.unrepeatable
         if not names:
             yield

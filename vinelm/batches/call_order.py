@@ -172,7 +172,11 @@ class CallOrder:
             self.version += 1
 
     def over(self, call: WaitingCall, cached: float | None) -> None:
-        """Record that the engine has finished a call; ``cached`` is the cached share of its prompt, None if unknown."""
+        """Record for an engine with separate slots that a call has ended; ``cached`` is the cached fraction of its prompt, None
+        if unknown.
+
+        Calls to other engines are ignored.
+        """
         if call.slots is not None and call.slots.is_used:
             call.slots.ended(call, cached)
             self.version += 1

@@ -44,7 +44,7 @@ class FirstPrompt:
     is_key: tuple[bool, ...]
 
     def of(self, given: Mapping[str, Any]) -> list[str]:
-        """Return the first prompt of a request with these inputs, as a list of texts."""
+        """Return the first prompt of a request whose graph input is ``given``, as a list of texts to be joined."""
         return [str(given.get(piece, "")) if key else piece for piece, key in zip(self.pieces, self.is_key, strict=True)]
 
     @classmethod

@@ -60,7 +60,7 @@ class OrderedModels(ModelResolver):
         return super().chat_model(name, call, limits)
 
     def ended(self, request: str) -> None:
-        """Record that a request has ended."""
+        """Record that the request with this id has ended, and remove any of its calls that still wait."""
         position = self._positions.get(request)
         if position is not None:
             with self._lock:

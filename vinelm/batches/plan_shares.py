@@ -126,7 +126,10 @@ class PlanShares:
                 return shares
 
     def _mixed(self, usd: float | None) -> tuple[Share, ...]:
-        """Return the best shares under a limit on mean cost only, as the planner finds them."""
+        """Return the best plans with their shares of the requests under a limit on mean cost only; None sets no limit.
+
+        Either one plan has all requests, or two plans divide them.
+        """
         objective = self.objective if usd is None else replace(self.objective, max_cost_usd=usd)
         mixture = self._planner.mixture(objective)
         if mixture is None:
@@ -166,7 +169,11 @@ class PlanShares:
         return self._plans.setdefault(_key(plan), plan)
 
     def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
-        """Return the best shares of the plans found so far, and the value of a second in dollars under these limits."""
+        """Return the best division of the requests between the plans found so far, and the dollars that a second is worth.
+
+        ``usd`` and ``seconds`` limit the mean cost and the mean seconds of a request; None sets no limit. Limits that no
+        division meets are exceeded as little as possible.
+        """
         from scipy.optimize import linprog  # only bounds on seconds need it, and importing it takes 40 MB
 
         plans = list(self._plans.values())
@@ -229,8 +236,10 @@ class PlanShares:
         return None if step < -most else min(step, most)
 
     def _weights(self, price: int | None) -> tuple[float, float]:
-        """Return the weights of a dollar and a second at a price (its index on the grid, None for 0); their scale keeps costs
-        about as large as in the trie.
+        """Return the weight of a dollar and the weight of a second in costs, for one price of a second.
+
+        ``price`` is that price's index on the grid; None stands for 0. The weights are scaled so that costs stay about as large
+        as in the trie.
         """
         if price is None:
             return NO_PRICE

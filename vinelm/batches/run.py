@@ -66,7 +66,9 @@ class DatasetApplication:
 
     @cached_property
     def _planner(self) -> Callable[[tuple[float, float]], Planner]:
-        """A function that rebuilds a plan's planner in another process, from the weights of a dollar and a second."""
+        """A cached function that makes the planner for given weights of a dollar and a second, for plans that came from another
+        process.
+        """
         return lru_cache(PLANNERS)(partial(priced, self.vine.served_planner()))
 
     @classmethod

@@ -114,7 +114,9 @@ class SlotOrder:
         self._slots = [_Slot() for _ in range(self.slots)]
 
     def rank(self, call: Prompted) -> tuple[int, ...]:
-        """Return the sort key of a waiting call; the lowest is sent first. It is valid until a call is sent or ends."""
+        """Return the sort key of a waiting call; the call with the smallest key is sent first. The key is valid until a call is
+        sent or ends.
+        """
         idle, busy = self._held(call)
         total = call.tokens[-1] if call.tokens else 0
         half = WARM_PART * total
@@ -145,7 +147,9 @@ class SlotOrder:
         return self._waiting[alike] * self.slots <= self._busy[alike] * max(self.under_way, self.slots)
 
     def _held(self, call: Prompted) -> tuple[int, int]:
-        """Return how many of a prompt's tokens the best free slot has cached, and how many the best busy slot has cached."""
+        """Return two numbers of tokens at the beginning of the call's prompt: how many any free slot has cached, and how many
+        any busy slot has cached.
+        """
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:

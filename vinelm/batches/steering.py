@@ -280,13 +280,14 @@ class Steering:
     def _mean_seconds(
         self, elapsed_s: float, has_ended: BoolArray, pending: np.ndarray[tuple[int], np.dtype[np.intp]], left: int
     ) -> float | None:
-        """Return the maximum mean seconds of the remaining requests, in terms of the trie's predictions; None for no limit.
+        """Return the maximum mean seconds of the requests from this block on, in terms of the trie's predictions; None without
+        a deadline.
 
         Args:
             elapsed_s: Seconds since the start of the batch.
-            has_ended: Which requests have ended.
-            pending: The indexes of the requests in progress.
-            left: The number of the remaining requests.
+            has_ended: For each request of the earlier blocks, in starting order, whether it has ended.
+            pending: The indices of the earlier requests that are in progress.
+            left: The number of requests from this block on.
         """
         if self._deadline_s is None:
             return None
@@ -301,10 +302,10 @@ class Steering:
         """Return the recent ratio of actual to predicted use, and the standard deviation of single requests around it.
 
         Args:
-            real: The actual dollars or seconds of each request.
+            real: The actual dollars or seconds of each request, in starting order.
             promised: The predicted dollars or seconds of each request; NaN if it had no plan.
-            has_ended: Which requests have ended.
-            name: The field of the plans with the predicted figure.
+            has_ended: For each request of the earlier blocks, whether it has ended; only these requests count.
+            name: The field of the plans with the predicted figure: ``"usd"`` or ``"seconds"``.
         """
         expected = max(_mean(self._first, name), 1e-300)
         places = np.flatnonzero(has_ended & ~np.isnan(promised[: len(has_ended)]))

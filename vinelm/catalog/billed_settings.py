@@ -40,7 +40,7 @@ MOST_COUNT = 2**31 - 1
 
 
 def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the settings that are nested in these settings, at any depth."""
+    """Yield each dictionary of settings that is nested in these settings, at any depth."""
     for name in _stated(settings, _INSIDE):
         inside = settings[name]
         if isinstance(inside, Mapping):

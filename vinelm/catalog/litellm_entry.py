@@ -57,7 +57,10 @@ class ListFile(NamedTuple):
 
 
 def model_of(item: Mapping[str, Any], name: str, file: ListFile) -> Model:
-    """Return the model of an entry; raise :class:`ConfigError` if it cannot be called, or its price is not known."""
+    """Convert an entry of a LiteLLM ``model_list`` to a :class:`Model` called ``name``.
+
+    Raise :class:`ConfigError` if it cannot be called, or its price is not known.
+    """
     params, info = dict(item["litellm_params"]), item.get("model_info") or {}
     label = f"{file.path}: model {name!r}"
     called = route_of(_resolved(params.pop("model", None), "model", label), params, label)
@@ -198,7 +201,12 @@ def _is_placeholder(key: Any, base: str | None) -> bool:
 
 
 def _resolved(value: Any, key: str, label: str) -> Any:
-    """Return the value of a parameter that is not a key; ``os.environ/NAME`` and ``${NAME}`` stand for variables."""
+    """Return the value of a parameter. A value ``os.environ/NAME`` or ``${NAME}`` is replaced by that environment variable's
+    value.
+
+    Raise :class:`ConfigError` if the variable is not set. ``key`` is the parameter's name and ``label`` the entry's, for the
+    message.
+    """
     named = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
     if named is None:
         return value

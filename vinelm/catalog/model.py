@@ -207,10 +207,11 @@ class Price(BaseModel):
         return self.model_copy(update={**half(self, self._rates(0)), "long_prompts": long})
 
     def cache_saves_usd(self, tokens_in: int, tokens: float) -> float:
-        """Return how much less a call costs if ``tokens`` of its ``tokens_in`` are read from a prompt cache.
+        """Return by how many dollars a call is cheaper if ``tokens`` of its ``tokens_in`` prompt tokens are read from a prompt
+        cache.
 
-        Without the hit they are charged as fresh tokens, or as written tokens if the price states a higher rate for these,
-        since only written tokens can be read later.
+        Otherwise these tokens would be charged as fresh tokens, or as written tokens if the price states a higher rate for
+        these, since only written tokens can be read later.
         """
         rates = self._rates(tokens_in)
         cold = max(rates.input, rates.cache_write) if rates.names_write else rates.input
@@ -383,7 +384,9 @@ class ReplicaGroup(Model):
         return cls(**{**_fields(first), "name": group, "engine": group}, replicas=tuple(replicas))
 
     def replica(self, place: int) -> Model:
-        """Return the replica at the index ``place``, with any limits set on this group for the call."""
+        """Return the replica at the index ``place`` with the group's ``max_tokens`` and ``timeout_s``, which a call may have
+        changed.
+        """
         chosen = self.replicas[place]
         return chosen.model_copy(update={"max_tokens": self.max_tokens, "timeout_s": self.timeout_s})
 

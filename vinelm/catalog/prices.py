@@ -129,11 +129,14 @@ def is_same_amount(one: Price, other: Price) -> bool:
 
 
 def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], where: str) -> str | None:
-    """Return one line that names the models with changed prices and how to update plans; None if no price has changed.
+    """Return one line on changed prices: the first model with its old and new price, the number of others, and how to update
+    plans.
+
+    Return None if no price has changed.
 
     Args:
-        held: the models of a trie or a store.
-        now: the models of a catalog.
+        held: the models of a trie or a store, by name.
+        now: the models of a catalog, by name.
         where: the catalog's name in the line.
     """
     changed = [name for name in held if name in now and not is_same_amount(held[name].price, now[name].price)]

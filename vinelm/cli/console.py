@@ -177,10 +177,13 @@ def _wrapped(head: str, cells: Sequence[str]) -> str:
 
 
 def _widest(heads: Sequence[str], cells: Sequence[Sequence[str]], piece: re.Pattern[str]) -> list[int]:
-    """Return for each column the width of the widest text in its heading and cells that cannot be broken, in terminal
-    characters.
+    """Return for each column the width, in terminal characters, of the longest text in its heading and cells that is never
+    broken.
 
-    ``piece`` matches a text that cannot be broken.
+    Args:
+        heads: The heading of each column.
+        cells: The cells of each column.
+        piece: Matches a text that is never broken, such as a word or a number.
     """
     from rich.cells import cell_len
 

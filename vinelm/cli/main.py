@@ -115,7 +115,11 @@ class LazyGroup(SuggestingGroup):
         return [f"{group.name} {name}" for group in groups if name in group.commands] or super().nearest(ctx, name)
 
     def with_file(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the command lines to suggest if a file was given as the command: an application, a trie or a store."""
+        """Return the command line to suggest if the first argument is a file instead of a command: an application, a trie or a
+        store.
+
+        The list is empty for any other argument.
+        """
         file = args[0]
         reader = {TRIE: "plan --show", STORE: "store info"}.get(what_is(file) or "")
         if _APPLICATION.match(file):

@@ -144,7 +144,9 @@ def _event(now: Progress, rate: RateEstimate) -> None:
 
 
 class ThrottledReporter:
-    """Reports progress at most once every ``every_s`` seconds, and always reports the last progress."""
+    """Reports progress at most once every ``every_s`` seconds; the last progress that was held back is reported by
+    :meth:`last`.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.report: Callable[[Progress, RateEstimate], None] = lambda now, rate: None

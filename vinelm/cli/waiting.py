@@ -25,12 +25,12 @@ _CLEARED = "\r\x1b[2K"
 
 
 class AtWork:
-    """The activity line of one command. Thread-safe.
+    """The activity line of one command, which shows that a command without output is still working. Thread-safe.
 
     Args:
         title: The current work, such as ``vinelm estimate a.db``.
         show: Replaces the text of the activity line on a terminal; None if stderr is not a terminal.
-        log: Writes a line to a log.
+        log: Writes a line to a log; used if ``show`` is None.
         clock: Returns the time in seconds.
     """
 
@@ -74,7 +74,7 @@ class AtWork:
             self._is_shown = False
 
     def rename(self, title: str) -> None:
-        """Change the title of the work, and count its seconds from 0 again."""
+        """Change the title of the current work, and count the work's seconds from 0 again."""
         with self._lock:
             self._title, self._began_s, self._next_log_s = title, self._clock(), FIRST_LOG_S
 

@@ -77,8 +77,9 @@ def _keys(value: Any, name: str) -> dict[str, Any]:
 
 
 def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row with columns ``inputs.KEY`` and ``outputs.KEY`` grouped into objects again, for exports with flattened
-    objects.
+    """Return a row with its columns ``inputs.KEY`` and ``outputs.KEY`` grouped into objects ``inputs`` and ``outputs`` again.
+
+    A row without such columns is returned unchanged.
     """
     if not any(isinstance(name, str) and name.startswith(("inputs.", "outputs.")) for name in row):
         return row
@@ -160,7 +161,9 @@ class Columns:
 
 
 def value_at(row: Mapping[str, Any], column: str, where: str) -> Any:
-    """Return a row's value of a column or nested path. Raise :class:`DatasetError` if the row lacks it."""
+    """Return the row's value in a column, or at a path such as ``outputs.answer``. Raise :class:`DatasetError`, which names
+    ``where``, if the row lacks it.
+    """
     if column in row:
         return row[column]
     found: Any = row

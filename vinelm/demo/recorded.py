@@ -162,7 +162,9 @@ def _compared(plan: DemoPolicy, today: DemoPolicy, groups: Sequence[str]) -> Com
 
 
 def _halves(requests: Sequence[Request], group: Callable[[str], str], seed: int) -> Iterator[list[Request]]:
-    """Yield both halves of the requests. Whole groups are assigned to a half by a hash of the group's name and the seed."""
+    """Yield the first and then the second half of the requests. Groups of requests stay whole; a hash of group name and seed
+    decides their half.
+    """
     names = dict.fromkeys(group(request.id) for request in requests)
     order = sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
     first = set(order[::2])

@@ -87,7 +87,7 @@ def _points(plan: ComparedPlan) -> str:
 
 
 def bought(found: RecordedResult) -> str:
-    """Return one sentence on the results that the plan is based on."""
+    """Return one sentence on how many results the plan is based on, and what they cost."""
     return f"The plan rests on {sum(found.profiled.counts):,} answers for {usd(found.profiled.spent_usd)}."
 
 

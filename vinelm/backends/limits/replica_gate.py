@@ -41,10 +41,10 @@ replicas are level by then.
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """The gate's record of one replica.
+    """What a :class:`ReplicaGate` has recorded about one replica.
 
     Attributes:
-        limiter: the rate limiter of its engine.
+        limiter: the rate limiter of the replica's engine.
         in_flight: number of this gate's calls that the replica is serving.
         failures: number of consecutive failed attempts.
         rests_until_s: until when the replica is avoided after a failure, in seconds of the gate's clock.
@@ -111,7 +111,7 @@ class SupposedCalls:
         random.
 
         Args:
-            heard: the number of calls that other processes reported, by engine; a new mapping after each round.
+            heard: the number of calls in the other processes' last reports, by engine; a new mapping begins a new round.
             rank: number of processes before this process; if 0, the estimate is 0.
         """
         if heard is not self._heard:
@@ -147,11 +147,11 @@ class ReplicaPermit:
         self._permit.settle(tokens)
 
     def ended(self, *, failed: bool) -> None:
-        """Record whether the attempt failed because of the replica. After such a failure the replica is avoided for a while."""
+        """Record the end of the attempt. If ``failed`` is true, the replica was at fault and is avoided for a while."""
         self._gate._note_end(self.replica, failed)
 
     def free(self) -> None:
-        """Free the place on the replica for the next call."""
+        """End the attempt's use of the replica, so that the next call may start there."""
         self._turn.end()
 
 

@@ -100,7 +100,8 @@ class _Task:
     Attributes:
         writer: Writes right and wrong answers.
         request: The request to answer.
-        name: Seeds the random effects that are drawn per question.
+        name: The request's id, with the stage if each stage has a separate task. It seeds all random effects except the
+            question's hardness.
         ease: Is added to the margin that decides whether the answer is right: an easier task has a larger value.
     """
 
@@ -176,9 +177,10 @@ class SimulatedBackend:
         return text, _usage(behaviour, model, names, counts)
 
     def _cached(self, model: Model, before: Sequence[str], tokens_in: int) -> int | None:
-        """Return the number of prompt tokens that the previous call left in the cache; None if the model has no prompt cache.
+        """Return how many tokens of a prompt are in the prompt cache, which only the request's previous call can have filled.
 
-        ``before`` has the models of the request's earlier calls.
+        Returns None if the model has no prompt cache, and 0 if that call used another model or engine. ``before`` has the
+        models of the request's earlier calls, ``tokens_in`` is the prompt's length in tokens.
         """
         share = model_options(model, *OPTIONS).get("cached_share")
         if share is None:
@@ -324,14 +326,14 @@ class TextWriter:
         return {"length": min(1.0, chars / 1000.0)}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the label as text. Raise :class:`DatasetError` if the row has no label."""
+        """Return the right answer: the label of the request, as text. Raise :class:`DatasetError` if the row has no label."""
         if self._key not in request.data:
             raise DatasetError(f"request {request.id!r}: the row has no {self._key!r}: name its label in answer_key")
         return str(request.data[self._key])
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return a number near the label, or the label's letters shuffled, for the kind "near_miss"; otherwise an unrelated
-        answer.
+        """Return a wrong answer: for the kind "near_miss" a number near the label, or the label's letters shuffled; otherwise
+        an unrelated text.
         """
         label = self.right(request, rng)
         if kind == "near_miss":

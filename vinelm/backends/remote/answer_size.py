@@ -100,7 +100,9 @@ class BoundedSession:
         return getattr(self._inner, name)
 
     def send(self, request: Any) -> Any:
-        """Send a request as botocore's own session does, and limit the answer."""
+        """Send a request as botocore's own session does. Reading the answer raises an error once it is too large or too
+        late.
+        """
         is_stream, request.stream_output = request.stream_output, True  # so that nothing is read before it is bounded
         answer = self._inner.send(request)
         answer.raw.enforce_content_length = True

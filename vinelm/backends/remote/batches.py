@@ -108,7 +108,7 @@ class KeepsBatches(Protocol):
         """Return the records of the batches that have no answers yet."""
 
     def provider_ids(self) -> frozenset[str]:
-        """Return the ids of all batches that are known to be submitted."""
+        """Return the providers' ids of all recorded batches that are known to be submitted."""
 
     def calls_of(self, batch_id: int) -> Sequence[str]:
         """Return the digests of a batch's calls."""

@@ -95,7 +95,10 @@ class CallCache:
         return said
 
     def keep(self, digest: str, said: str) -> None:
-        """Store ``said``, the text form of a call's answer. If the cache fails, the answer is not stored."""
+        """Store the answer of a call under the call's digest; ``said`` is the answer as text (see :func:`kept_text`).
+
+        If the cache fails, nothing is stored.
+        """
         if time.monotonic() < self._alone_until_s:
             return
         with self._surviving(), self._writes:

@@ -79,7 +79,11 @@ November 2026. For other models this is learnt from their first refusal."""
 class OwnSettings(Protocol):
     """An application's own chat model and the settings that the application gave it.
 
-    ``entry`` is the name of its catalog entry, ``max_tokens`` its limit on an answer; None if the application sets no limit.
+    Attributes:
+        inner: the chat model.
+        entry: the name of its catalog entry.
+        settings: the settings by name.
+        max_tokens: the maximum number of tokens of an answer; None if the application sets no limit.
     """
 
     inner: InnerChat
@@ -249,11 +253,12 @@ class RemoteChatModel(BoundChatModel):
                 yield piece
 
     def raw(self, request: ModelRequest, sender: Sends) -> AsyncGenerator[RawPiece]:
-        """Make one attempt by ``sender`` and yield its pieces; it is metered, rate-limited and reported like any other call.
+        """Make one attempt by ``sender`` and yield the parts of the answer as raw bytes. It is metered, rate-limited and
+        reported like any other call.
 
         Args:
             request: the request that the sender makes.
-            sender: makes the attempt; its pieces are :class:`~vinelm.backends.remote.meter.RawPiece`.
+            sender: makes the attempt; it yields :class:`~vinelm.backends.remote.meter.RawPiece` objects.
         """
         bound: CallBinding = self.binding
         call = replace(bound.call, on_exchange=None)
@@ -475,14 +480,17 @@ class _Account:
         self._raise_call()
 
     def _hold(self, piece: Piece) -> None:
-        """Store a piece of the answer before the time is checked, so that a complete answer is used even if it is late."""
+        """Store a part of the answer, if parts are kept. This comes before the time limit is checked, so that a complete answer
+        is used even if it is late.
+        """
         if self._keeps:
             self._held.append(piece)
 
     def _handed(self, piece: Piece, *, is_token: bool) -> ChatGenerationChunk:
-        """Return a piece of the answer as a chunk, for the caller of a stream.
+        """Convert a part of the answer to a chunk for the caller of a stream, and return it.
 
-        If the piece has output (``is_token``), the call is not repeated from now on, since the caller sees it.
+        ``is_token`` tells whether the part has model output. From then on the call is not repeated, since the caller has seen
+        the output.
         """
         if is_token:
             self._metered.hand_out()
@@ -535,7 +543,9 @@ class _Account:
         return request
 
     def _tokens(self) -> int:
-        """Return the estimated number of tokens that rate limits count until the real number is known."""
+        """Return the number of tokens that rate limits count for a call until the real number is known: the estimated prompt
+        and the longest answer.
+        """
         return estimate_tokens(self._prompt_chars) + self._bound.model.max_tokens
 
     @contextmanager
@@ -569,7 +579,11 @@ class _Account:
                 ticket.ended(failed=self._last is not None and self._last.kind in REPLICA_FAULTS)
 
     def _failed(self, error: Exception) -> AttemptFailed | None:
-        """Return the failure that an attempt's exception means, or None if the answer is complete nevertheless."""
+        """Return the failure that an exception during an attempt stands for, or None if the answer had arrived completely
+        before it.
+
+        Raise the exception again if it is one of VineLM's own.
+        """
         seen = self._metered.seen
         if isinstance(error, VineLMError):  # raised by VineLM, or by an inner model
             self._last = AttemptFailed("unknown", "not the model's", may_be_billed=seen.has_begun)
@@ -702,7 +716,9 @@ class _Account:
             raise
 
     def _take(self, said: str | None) -> None:
-        """Answer this call with the answer of an equal call, if there is one."""
+        """If ``said`` is the stored answer of an equal call, use it as this call's answer and usage; if it is None, do
+        nothing.
+        """
         if said is not None:
             self._answer, usage = answer_in(said)
             waited_s = max(self._bound.call.clock.now() - self._metered.asked_s, 0.0)
@@ -781,7 +797,9 @@ def _loop_runs() -> bool:
 
 
 def _served_by(model: Model, ticket: RatePermit) -> Model:
-    """Return the catalog entry to which an admitted attempt is sent."""
+    """Return the catalog entry to which an admitted attempt is sent: the replica that the permit ``ticket`` names, or the model
+    itself.
+    """
     return model.replica(getattr(ticket, "replica", 0)) if isinstance(model, ReplicaGroup) else model
 
 

@@ -272,8 +272,9 @@ def _is_address(host: str) -> bool:
 
 
 def _beside(connect: Callable[[], Any], timeout_s: float) -> Any:
-    """Return a connection that is opened in a thread. Raise ``TimeoutError`` after the time limit, and close the connection if
-    it is opened later.
+    """Call ``connect`` in a thread, wait for the connection and return it.
+
+    Raise ``TimeoutError`` after ``timeout_s`` seconds; the connection is then closed as soon as it is opened.
     """
     made = beside(connect, name="vinelm connection")
     try:

@@ -44,7 +44,9 @@ class KeepsCalls(Protocol):
         """Return the stored answer of a call; None if it is missing or too old."""
 
     def keep(self, digest: str, said: str) -> None:
-        """Store ``said``, the text form of a call's answer, durably."""
+        """Store the answer of a call durably under the call's digest; ``said`` is the answer as text (see
+        :func:`kept_text`).
+        """
 
 
 class RecordedCalls(Protocol):
@@ -252,7 +254,10 @@ def _plain(value: Any) -> Any:
 
 
 def _is_cold(inner: InnerChat, request: ModelRequest) -> bool:
-    """Return whether a call has temperature 0, whether the call or the chat model sets it."""
+    """Return whether a call has temperature 0: as set by the call or, if it sets none, by the chat model.
+
+    False if neither sets a temperature, or if the model refuses the setting.
+    """
     if "temperature" in request.dropped:
         return False
     places = [request.options, *(request.options.get(name) for name in _PLACES)]

@@ -149,11 +149,15 @@ def late(timeout_s: float, *, may_be_billed: bool = True) -> AttemptFailed:
 def _in_a_thread(
     pieces: Callable[[], Generator[T]], put: Callable[[tuple[T | None, BaseException | None]], None]
 ) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Run a generator in a thread, in the caller's context. The generator produces one item per request, and never runs ahead
-    of its reader.
+    """Run a generator in a separate thread, in the caller's context. It produces an item only when one is asked for.
 
-    Returns a function that requests the next item, and a function that makes the thread stop. ``StopIteration`` means that the
-    generator has ended. ``put`` is called with each item, or with the exception that ended the generator.
+    Args:
+        pieces: starts the generator.
+        put: called with (item, None) for each item, and with (None, exception) at the end; ``StopIteration`` means that the
+            generator is exhausted.
+
+    Returns:
+        A function that asks for the next item, and a function that makes the thread stop.
     """
     wanted, is_left = threading.Semaphore(0), threading.Event()
 

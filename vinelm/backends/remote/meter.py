@@ -103,7 +103,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=_schema_of)
 
 
 def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
-    """Return the maximum number of tokens of one attempt, which holds wherever cache marks are placed."""
+    """Return the maximum number of tokens of one attempt at a request, for any choice of the prompt's cached prefixes."""
     prompt = request.prompt
     writes = (
         model.cache_points != "off"
@@ -160,12 +160,12 @@ class SeenAnswer:
     _tools: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def look(self, generation: ChatGeneration, more: Mapping[str, Any], *, is_whole: bool) -> str:
-        """Record a piece of the answer (or, if ``is_whole``, a whole answer), and return the text in it.
+        """Record a part of the answer (or, if ``is_whole``, a whole answer), and return its text.
 
         ``more`` is metadata of the whole result, such as its finish reason, in addition to that of ``generation``.
 
         Raises:
-            AttemptFailed: the piece is not the answer of a chat model.
+            AttemptFailed: the part is not the answer of a chat model.
         """
         self.has_begun = True
         try:
@@ -222,7 +222,9 @@ class SeenAnswer:
             self._told = merge_dicts(self._told, dict(zip(_TOLD, told, strict=True)))
 
     def whole_calls(self, generation: ChatGeneration) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield the name and the arguments of each tool call that this piece completes."""
+        """Yield the name and the arguments of each tool call of a streamed answer that is complete once this part has
+        arrived.
+        """
         message: Any = generation.message
         for chunk in getattr(message, "tool_call_chunks", None) or ():
             call = self._tools.get(chunk.get("index"))
@@ -389,7 +391,7 @@ class MeteredCall:
         return is_token
 
     def hand_out(self) -> None:
-        """Record that the caller has seen a chunk, after which the call is not repeated."""
+        """Record that the caller of the stream has seen output, so that the call must not be repeated."""
         self._has_handed_out = True
 
     def check(self) -> None:
@@ -410,8 +412,8 @@ class MeteredCall:
             raise AttemptFailed("empty", "the answer has neither text nor a tool call")
 
     def survives(self, failed: AttemptFailed) -> bool:
-        """Return whether the answer was complete before the connection failed. Such an answer is used, and the call is not
-        repeated.
+        """Return whether a timeout or server failure came after the answer's finish reason. Such an answer is used, and the
+        call is not repeated.
         """
         return failed.kind in ("timeout", "server") and self.seen.reason is not None
 
@@ -499,7 +501,9 @@ class MeteredCall:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of the last attempt, prompt and answer together; 0 if the server refused the attempt."""
+        """Number of tokens of the last attempt, prompt and answer together; 0 if they are unknown or the server refused the
+        attempt.
+        """
         return self._counts.tokens_in + self._counts.tokens_out if self._counts is not None else 0
 
     @property

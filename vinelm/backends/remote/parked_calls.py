@@ -57,7 +57,7 @@ class ParkedUnit(BatchedUnit):
         self.asked.clear()
 
     def halt(self, why: BaseException) -> BaseException:
-        """Record the exception ``why`` that ends the run, and return it, so that the caller can raise it."""
+        """Record ``why`` as the exception that ends the current run, and return it, so that the caller can raise it."""
         self.halted = why
         return why
 

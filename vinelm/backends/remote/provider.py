@@ -62,7 +62,7 @@ class Provider(ABC):
         """Create the entry's chat model. Raise :class:`~vinelm.errors.ConfigError` if it cannot be created."""
 
     def inner(self, model: Model) -> InnerChat:
-        """Return the entry's chat model, ready to be called."""
+        """Return a new :class:`InnerChat` around the entry's chat model. It makes further ones for other event loops."""
         return InnerChat(self.make(model), lambda: self.make(model))
 
     def context_tokens(self, model: Model) -> int | None:

@@ -97,7 +97,7 @@ def _step_rows(found: PilotStatus) -> list[tuple[str, ...]]:
 
 
 def _step_lines(one: StepStatus) -> Iterator[str]:
-    """Yield the status of a step, and its last alarms."""
+    """Yield a line with the status of a step, and a line for each of its last three alarms."""
     plan = "" if one.plan is None else f" {one.plan}"
     yield f"{one.step}: {one.says}{':' if plan else ''}{plan}."
     for day, why in one.alarms[-3:]:

@@ -134,7 +134,9 @@ def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
 
 
 def _facts(found: RecordedResult) -> dict[str, Any]:
-    """Return the printed facts as plain JSON types."""
+    """Return the demo's result as plain JSON types: files, verdict, plan, numbers of requests and results, and each policy's
+    figures.
+    """
     from vinelm.demo.recorded_page import open_question, sentence
     from vinelm.trie.verdict import LEADS
 

@@ -110,7 +110,9 @@ def signals_facts(signals: SignalTrie | None) -> dict[str, Any] | None:
 
 
 def signals_words(signals: SignalTrie) -> str:
-    """Return the facts about the trie over signals as one line of text."""
+    """Return one line on a trie over signals: its numbers of histories and answers, its outcomes, and whether plans may go on
+    after a passed check.
+    """
     facts, outcomes = signals_facts(signals), signals.outcomes
     assert facts is not None
     labels = "; ".join(map(str, outcomes.labels))

@@ -90,7 +90,8 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
 
 
 def within(cost_usd: float, confidence: float | None = None) -> Objective:
-    """Return the objective of the highest accuracy within this mean cost per request, with a tolerance for rounding.
+    """Return the objective of the highest accuracy within a mean cost per request of ``cost_usd`` dollars, with a tolerance for
+    rounding.
 
     With ``confidence``, a level such as 0.8, plans are ranked by the lower end of their accuracy's interval at this level; None
     ranks them by the estimate.

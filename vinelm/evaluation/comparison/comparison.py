@@ -119,7 +119,7 @@ class Comparison:
 
     @cached_property
     def fit(self) -> CrossFit:
-        """The parts of the requests, each with plans fitted to all other requests.
+        """The parts into which the requests are split, each with the plans that all other parts choose.
 
         Raises:
             EvidenceError: The requests outside of a part have too few rows for an estimate.
@@ -132,7 +132,9 @@ class Comparison:
 
     @cached_property
     def whole(self) -> Fit:
-        """The estimate from all rows, whose plans are served and give the compared plans their names."""
+        """The trie and plans estimated from all rows. Its plans are those that would be served, and give the compared plans
+        their names.
+        """
         own = self.annotated
         # A trie for another stop rule, or restricted to tried steps, has other plans than these rows: then it is fitted again.
         is_own = own is not None and own.template == self.template and own.tried is None
@@ -444,7 +446,7 @@ class _Baseline:
         return cls(name, is_today, models, fit.template.models, ways)
 
     def rescored(self, fit: CrossFit) -> list[HeldOutPolicy]:
-        """Return each part's baseline plan, scored with the rows of ``fit``."""
+        """Return the baseline plan for each part of the requests, scored with the recorded results of ``fit``."""
         return [fit.score(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
 
     @property
@@ -460,7 +462,7 @@ class _Baseline:
         return estimate_mean([HalfScores(one) for one in self.scores], "accuracy", level=2 * LEVEL - 1, bound=1.0)
 
     def within(self, found: Verdict) -> Verdict:
-        """Return the verdict ``found`` with the name and the figures of this baseline filled in."""
+        """Return the verdict ``found`` with this baseline's name, models, accuracy, cost and latency filled in."""
         right = self.accuracy
         cost_usd = -estimate_mean([HalfScores(one) for one in self.scores], "cost", level=2 * LEVEL - 1).value
         return replace(
@@ -526,7 +528,7 @@ class _Candidate:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that the plan may run in any part."""
+        """The models that the plan may run, in the choice of any part of the requests."""
         # Whole names only: `gpt-4` is also the beginning of `gpt-4.1`, and `r1` the end of `deepseek-r1`.
         words = " ".join(self.words)
         names = self.baseline.names
@@ -555,12 +557,17 @@ class _Candidate:
 
     @cached_property
     def _of_each(self) -> list[HalfScores]:
-        """The scores of the plan and of the baseline for each part, each from all requests that ran it."""
+        """For each part of the requests, the scores of the plan and of the baseline, each from all of the part's requests that
+        ran it.
+        """
         return [HalfScores(way.scores, other) for way, other in zip(self.ways, self.baseline.scores, strict=True)]
 
     @cached_property
     def _of_both(self) -> list[HalfScores] | None:
-        """Scores of the difference for each part, on the requests that ran both plans; None if they cannot be computed."""
+        """For each part of the requests, the scores of the difference, from the part's requests that ran both plans.
+
+        None if both plans were served on all requests, or if the baseline is a mixture.
+        """
         if self.fit is None:
             return None
         found = []
@@ -667,9 +674,14 @@ def served_verdict(
 
 
 def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: HeldOutPolicy) -> ChosenPolicy:
-    """Return the plan chosen on all requests for an objective; if there is none, the plan ``other``, chosen for a part of them.
+    """Return the policy that all requests together choose for an objective; if they choose none, return ``other``'s, chosen for
+    one part.
 
-    ``whole`` makes the fit to all requests; ``policy`` is what the plan depends on: ``"paths"``, ``"signals"`` or ``"fixed"``.
+    Args:
+        whole: Returns the fit to all requests.
+        objective: The objective.
+        policy: What the plan depends on: ``"paths"``, ``"signals"`` or ``"fixed"``.
+        other: The policy chosen for one part of the requests.
     """
     names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
     return whole().choose(objective, votes=False).get(names[policy], other.chosen)

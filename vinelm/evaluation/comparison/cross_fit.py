@@ -33,11 +33,11 @@ Steps = StepPolicy | StepsByStart
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPolicy:
-    """One policy under one objective, chosen on some requests and tested on others.
+    """One policy under one objective, chosen on some of the requests and scored on the others.
 
     Args:
         chosen: The policy.
-        scores: The policy's scores on the test requests.
+        scores: The policy's scores on the requests that did not choose it.
     """
 
     chosen: ChosenPolicy
@@ -141,11 +141,11 @@ class CrossFit:
         votes: bool = True,
         required: Sequence[PolicyName] = ("paths", *BASELINES),
     ) -> list[BothWays]:
-        """Plan and test every part under every objective. With ``votes``, also test voting and asking until two answers
-        agree.
+        """For each objective, choose the policies of each part of the requests on the other parts, and score them on the part.
 
-        Objectives under which one of the ``required`` policies has no plan are left out. Results are cached, so that an
-        evaluation and the report of the same store share them. Progress is reported as ``on_done(done, total, what)``.
+        With ``votes``, voting and asking until two answers agree are included. Objectives under which one of the ``required``
+        policies has no plan are left out. Results are cached, so that an evaluation and the report of the same store share
+        them. Progress is reported as ``on_done(done, total, what)``.
         """
         found: list[BothWays] = []
         for i, objective in enumerate(objectives):
@@ -168,10 +168,10 @@ class CrossFit:
         return HeldOutPolicy(policy, self._scores(policy, half, objective))
 
     def score_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
-        """Score the difference between a policy and a reference on the requests of part ``half`` (an index) with the rows of
-        both.
+        """Return the scores of the difference between a policy and a reference, from the requests of one part that ran both.
 
-        Right answers after the latency cap of ``objective`` count as wrong. Returns None if the reference is a mixture.
+        Right answers after the latency limit of ``objective`` count as wrong. ``half`` is the part's index. Returns None if the
+        reference is a mixture.
         """
         if len(reference.parts) != 1:
             return None
@@ -225,10 +225,11 @@ class CrossFit:
 
 
 def estimated_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:
-    """Return the estimates, averaged over the objectives, of every policy that all parts have under every objective.
+    """Return the estimates of each policy, averaged over the objectives. Only policies that every part has under every
+    objective are included.
 
     Args:
-        runs: At least one, see :meth:`CrossFit.runs`.
+        runs: The tested policies of each objective; at least one, see :meth:`CrossFit.runs`.
         target: The quantity that the objectives optimize: ``accuracy``, ``cost`` or ``latency``.
         level: Confidence level of the intervals.
     """
@@ -286,11 +287,10 @@ def estimated_policy(
 def gain_between(
     runs: Sequence[BothWays], own: PolicyName, other: PolicyName, target: str, *, level: float = 0.95
 ) -> OffPolicyEstimate | None:
-    """Return the paired gain of policy ``own`` over policy ``other``, averaged over the objectives under which all parts have
-    both policies.
+    """Return the gain of policy ``own`` over policy ``other`` on the same requests, averaged over objectives.
 
-    ``target`` is the compared quantity: ``accuracy``, ``cost`` or ``latency``; ``level`` is the confidence level of the
-    interval. None if there is no such objective.
+    Only objectives under which all parts have both policies count; None without any. ``target`` is the compared quantity:
+    ``accuracy``, ``cost`` (dollars saved) or ``latency`` (seconds saved). ``level`` is the confidence level of the interval.
     """
     both = [one for one in runs if all({own, other} <= set(half) for half in one.by_half)]
     if not both:
@@ -303,11 +303,13 @@ def gain_between(
 
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:
-    """Return the paired gain of a policy with the scores ``own`` over a policy with the scores ``other``, each by part; exactly
-    0 for parts in which both policies are the same.
+    """Return the gain of one policy over another on the same requests; parts in which both policies are the same add exactly 0.
 
-    ``target`` is the compared quantity: ``accuracy``, ``cost`` (dollars saved) or ``latency`` (seconds saved). ``level`` is the
-    confidence level of the interval.
+    Args:
+        own: The scores of the first policy, for each part of the requests.
+        other: The scores of the second policy, for each part.
+        target: The compared quantity: ``accuracy``, ``cost`` (dollars saved) or ``latency`` (seconds saved).
+        level: The confidence level of the interval.
     """
     halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
     return estimate_mean(halves, target, level=level, bound=1.0 if target == "accuracy" else None)

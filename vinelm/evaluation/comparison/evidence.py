@@ -36,7 +36,7 @@ class StoreEvidence:
         template: The bound template, with the stop rule to plan for and the types that are distinguished.
         catalog: The models.
         kinds: The type of each request, by request id; empty if types are not distinguished.
-        untold: One sentence for each reason why declared types are not distinguished; empty if they are, or none are declared.
+        untold: A single sentence on why declared types are not distinguished; empty if they are, or none are declared.
         scored: The rows as stored, scored by labels or by a judge, and what a trie records about the judge.
         prompts: The shapes of prompts that a cache held.
         charged_usd: The cost of the rows as charged, in dollars.

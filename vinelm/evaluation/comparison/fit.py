@@ -90,7 +90,9 @@ def _answers_first(template: Template) -> bool:
 
 
 def _vinelm(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
-    """Return VineLM's policy from ``found``: the one over signals or else the one over paths; None if it has neither."""
+    """Return VineLM's policy in ``found``: the one that depends on signals, or else the one over paths; None if both are
+    missing.
+    """
     return found.get("signals") or found.get("paths")
 
 
@@ -201,7 +203,7 @@ class Fit:
 
     @cached_property
     def planned(self) -> dict[PolicyName, Plans[Any]]:
-        """The plans over each trie of :attr:`whole`, by what the plans depend on (paths or signals)."""
+        """The plans over each trie of :attr:`whole`, keyed by what they depend on: ``"paths"`` or ``"signals"``."""
         return {trie.policy: self.plans if trie is self.whole else plans_over(trie) for trie in self.whole.tries}
 
     def choose(self, objective: Objective, *, votes: bool = True) -> dict[PolicyName, ChosenPolicy]:
