@@ -90,7 +90,7 @@ class Steering:
         keys: The keys of the requests, in the order in which they begin.
         groups: The group of each request; prompts of a group have a common beginning. None makes each request a separate group.
         workers: The number of requests in progress at a time, >= 1.
-        finish: What to do if money or time does not suffice for the initial plans: ``"all"`` switches to cheaper plans, to
+        finish: What to do if money or time does not suffice for the initial plans. ``"all"`` switches to cheaper plans, to
             answer all requests if possible; ``"good"`` keeps the initial plans, and the last requests stay unanswered.
 
     Raises:
