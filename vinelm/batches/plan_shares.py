@@ -45,13 +45,13 @@ class DrawnPlan:
     """The plan that was drawn for a request.
 
     Args:
-        planner: The planner that makes the plan, for :class:`~vinelm.controller.Session`. Its costs are dollars plus latency
-            converted to dollars. None after the plan was sent to another process, which rebuilds the planner from ``weights``.
+        planner: The planner that makes the plan, for :class:`~vinelm.controller.Session`. A cost in it is the weighted sum of
+            dollars and seconds. None after the plan was sent to another process, which rebuilds the planner from ``weights``.
         objective: The objective for which the planner chooses the plan.
         usd: The expected cost of a request in dollars, according to the trie.
         seconds: The expected seconds of a request at zero load, according to the trie.
         accuracy: The expected accuracy, a fraction, according to the trie.
-        weights: The weights of a dollar and a second in the planner's costs; see :func:`priced`.
+        weights: The weight of a dollar and the weight of a second in the planner's costs; see :func:`priced`.
     """
 
     planner: Planner | None

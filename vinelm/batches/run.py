@@ -73,7 +73,7 @@ class DatasetApplication:
 
     @classmethod
     def of(cls, workflow: Workflow, annotated: AnnotatedTrie, catalog: Catalog, backends: Mapping[str, Backend]) -> Self:
-        """Return the application of a workflow that plans over the trie."""
+        """Return the application of a workflow, served by these models with plans from the trie."""
         vine = VineLM(
             catalog,
             backends,

@@ -278,7 +278,7 @@ class Model(BaseModel):
         model_id: The provider's id of the model.
         price: Dollars per million tokens.
         price_id: ``PROVIDER/MODEL`` of the list price; None if ``price`` was given.
-        engine: The endpoint, whose load and limits this entry shares with its other entries.
+        engine: The endpoint. All entries of one endpoint share its load and its limits.
         api_base: The URL of the endpoint; None takes the provider's default.
         api_key_env: The environment variable that contains the API key. The key itself is never stored.
         max_tokens: The longest answer of a call in tokens, 1 to 100,000,000; a longer answer is cut off and counts as failed.

@@ -173,7 +173,9 @@ def _show_judge_price(found: RunForecast) -> None:
 
 
 def print_forecast(found: RunForecast, *, as_json: bool) -> None:
-    """Print the forecast of a run: its expected results and cost, and its needs compared with what is left of the budgets."""
+    """Print the forecast of a run: calls, results, cost and hours, and then what its goal needs compared with what is left of
+    the budgets.
+    """
     forecast, needs, batches = found.run, found.needs, found.batches
     if as_json:
         facts = {"workflow": found.workflow.name, "is_simulated": found.is_simulated, "dry_run": True}

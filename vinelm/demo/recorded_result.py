@@ -132,15 +132,16 @@ class RecordedResult:
 
     Attributes:
         subject: The description of the table.
-        profiled: The profile.
-        models: Each model alone: the current setup's model first, then the others from the most to the least expensive.
-        fixed: The best fixed plan within the same cost limit; None if no fixed plan meets it.
-        vinelm: VineLM's plan.
+        profiled: The result of the profile.
+        models: The results of each model alone: first the current setup's model, then the others from the most to the least
+            expensive.
+        fixed: The results of the best fixed plan within the same cost limit; None if no fixed plan meets it.
+        vinelm: The results of VineLM's plan.
         found: The verdict on VineLM's plan, listed with the single models and the best fixed plan.
         equal: The verdict on the cheapest plan with the current setup's predicted accuracy; None if not requested.
         annotated: The trie estimated from all results, with the verdict.
         decision: The plan that was chosen on all results.
-        groups: The group of each request.
+        groups: The group of each request, in the order of the policies' results.
         store, trie, page: The observation store, the annotated trie and the report.
     """
 

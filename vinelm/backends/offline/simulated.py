@@ -112,10 +112,11 @@ class _Task:
 
 
 class SimulatedBackend:
-    """Simulates answers as a function of (seed, request, prefix). They are the same on every machine and in any order of calls.
+    """Simulates answers as a function of the seed, the request and the models that the request has called so far (the prefix).
 
-    Only the length of the prompt matters, for token counts and latency. The workflow runs and scores the text that ``writer``
-    writes. After an answer with a visible error, the next answer is slightly more likely to be right.
+    They are the same on every machine and in any order of calls. Only the length of the prompt matters, for token counts and
+    latency. The workflow runs and scores the text that ``writer`` writes. After an answer with a visible error, the next answer
+    is slightly more likely to be right.
 
     With a :class:`~vinelm.requests.workflow.StagedWriter` each stage has a separate task: a model may be weak at one stage and
     strong at another, but a hard request is hard at all stages.

@@ -82,7 +82,10 @@ class ParkedUnit(BatchedUnit):
                 raise self.halt(CallParked())
 
     def leave_batches(self) -> None:
-        """Make every new call directly from now on; raises :class:`CallParked` while an earlier call waits for its batch."""
+        """Make every new call of the request directly from now on.
+
+        Raises :class:`CallParked`, and changes nothing, while an earlier call waits for its batch.
+        """
         with self._decision:
             self._leave()
 

@@ -86,8 +86,8 @@ class Provider(ABC):
         return None
 
     def keeps_by_key(self, model: Model) -> bool:
-        """Return whether requests to this provider may have the parameter ``prompt_cache_key``, by which it groups prompts in
-        its cache.
+        """Return whether requests to this provider may have the parameter ``prompt_cache_key``: the provider's prompt cache
+        groups prompts by it.
         """
         return False
 

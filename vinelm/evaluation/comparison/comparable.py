@@ -47,7 +47,7 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
 
 
 class Runnable(Protocol):
-    """A plan that a profile can test by running it on whole requests."""
+    """A plan that a profile can test: the profile runs it on whole requests."""
 
     @property
     def reached(self) -> FloatArray:

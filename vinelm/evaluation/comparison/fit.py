@@ -85,7 +85,10 @@ def part_of(request_id: str, seed: int, parts: int = PARTS) -> int:
 
 
 def _answers_first(template: Template) -> bool:
-    """Return whether every call writes an answer, so that answers can be compared from the first call on."""
+    """Return whether a request's answers can be compared from its first call on.
+
+    True if every stage's call writes an answer, and a profile can continue requests past their end.
+    """
     return template.knows_past_ends and all(stage.answerable for stage in template.stages)
 
 
