@@ -224,11 +224,11 @@ class CallRefused(CallError):
 
 
 def is_of_code(error: BaseException) -> bool:
-    """Return whether the exception is a failure of the user's code alone, rather than the end of this process.
+    """Return whether an exception, raised in a run, ends only that run (True) or must end the whole process (False).
 
-    Return True for every ``Exception``, and for ``sys.exit()`` in a node of a graph, which must not discard what other requests
-    paid for. Return True for ``KeyboardInterrupt`` except on the main thread, where it means Ctrl-C. Return False for the
-    exceptions with which VineLM itself ends a run.
+    True: every ``Exception``; ``sys.exit()`` in a node of a graph, which must not discard what other requests paid for; and
+    ``KeyboardInterrupt`` outside of the main thread. False: ``KeyboardInterrupt`` on the main thread, where it means Ctrl-C,
+    and the exceptions with which VineLM itself ends a run.
     """
     if isinstance(error, Exception):
         return True

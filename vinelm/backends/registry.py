@@ -88,10 +88,11 @@ def _check_cache_points(model: Model) -> None:
 
 
 def _check_tier(model: Model, live: Any) -> None:
-    """Raise :class:`ConfigError` if an entry asks for a more expensive service tier but takes the list price of the ordinary
-    tier.
+    """Raise :class:`ConfigError` if a model's settings ask for a service tier that costs more than its list price, which would
+    book too little.
 
-    ``live`` is the application's own chat model object for the entry; None without one.
+    An entry with a price of its own passes. ``live`` is the application's own chat model object for the entry; None without
+    one.
     """
     if not has_list_price(model):
         return

@@ -69,11 +69,11 @@ class ModelResolver:
         return VirtualClock() if self.is_virtual_time else WallClock()
 
     def add(self, entry: Model, chat: BaseChatModel) -> None:
-        """Add to the catalog the entry of the chat model ``chat`` that the application made. Thread-safe.
+        """Add the catalog entry of a chat model that the application made. Thread-safe.
 
-        An existing entry of the same name stays. If it belongs to an object with other keys, perhaps made for another user, a
-        :class:`SeveralObjects` takes this object's place, so that neither answers calls meant for the other. Calls in flight
-        keep their models.
+        An entry of the same name that is already in the catalog stays. If that entry belongs to another chat model with other
+        keys, perhaps made for another user, a :class:`SeveralObjects` replaces the chat model, so that neither object answers
+        calls meant for the other. Calls in flight keep their models.
         """
         with self._adding:
             known = self._added.get(entry.name)
@@ -119,8 +119,8 @@ class ModelResolver:
     def least_call_usd(self, model: str) -> float:
         """Return the cost in dollars that is reserved for a call of this model with an empty prompt.
 
-        Returns 0 if the backend states no maximum cost, and for a skipped stage. Raises :class:`ConfigError` for an unknown
-        model or provider.
+        Returns 0 if the backend states no maximum cost, or if ``model`` is ``"skip"``, which skips a stage. Raises
+        :class:`ConfigError` for an unknown model or provider.
         """
         found = 0.0 if model == SKIP else self._least_usd.get(model)
         if found is None:

@@ -44,9 +44,10 @@ def _told(chat: BaseChatModel) -> dict[str, Any]:
 
 
 class SeveralObjects(BaseChatModel):
-    """Represents several chat model objects that are not interchangeable, in their common catalog entry.
+    """The chat model of a catalog entry to which several objects of the application belong that are not interchangeable.
 
-    It answers no call: each of the objects is only called by code that uses that object itself. ``entry`` is the entry's name.
+    It refuses every call, since it cannot know which object to call. Only code that uses one of the objects itself can call
+    that object. ``entry`` is the entry's name.
     """
 
     entry: str

@@ -184,7 +184,7 @@ class Steered(NamedTuple):
 
     @property
     def terms(self) -> dict[str, Any]:
-        """The settings that decide the plans of requests at batch prices: ``budget_usd``, ``deadline_s`` and ``finish``."""
+        """The limits ``budget_usd``, ``deadline_s`` and ``finish`` by name, which decide the plans at batch prices."""
         return {"budget_usd": self.budget_usd, "deadline_s": self.deadline_s, "finish": self.finish}
 
     def without(self, lost_usd: float) -> Steered:
@@ -199,7 +199,7 @@ class Steered(NamedTuple):
 
 
 class _Prepared:
-    """A workflow with its planner, models and requests, ready to answer a data set."""
+    """Everything that answering a data set needs: the application with its planner and models, and the distinct requests."""
 
     def __init__(
         self,
@@ -231,7 +231,9 @@ class _Prepared:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of the result that describe the data set's requests."""
+        """The fields of :class:`BatchResult` that are known before the run: ``requests``, ``equal``, ``shared``, ``note`` and
+        ``is_simulated``.
+        """
         found = self.found
         return {
             "requests": len(found.keys),
@@ -242,10 +244,10 @@ class _Prepared:
         }
 
     def steering(self, steered: Steered) -> Steering:
-        """Return the object that chooses the plans of this batch.
+        """Return the object that chooses the plan of each request within these limits.
 
-        At batch prices all plans are chosen at once, since results take hours. Batch prices are half of the trie's prices, so
-        twice the budget is planned at the trie's prices.
+        At batch prices the plans of all requests are chosen at once, since results take hours. Batch prices are half of the
+        trie's prices, so twice the budget is planned at the trie's prices.
         """
         is_whole, budget_usd = steered.is_in_batches, steered.budget_usd
         return Steering(
@@ -260,7 +262,11 @@ class _Prepared:
         )
 
     def within_deadline(self, steered: Steered) -> Steered:
-        """Return the limits, and turn batches off if waiting for the first batch would leave too little time."""
+        """Return the limits, with ``is_in_batches`` set to whether the deadline leaves time for a first batch and then all
+        requests.
+
+        Without batch prices or without a deadline, the limits are returned unchanged.
+        """
         if self.times is None or steered.deadline_s is None:
             return steered
         rest = rest_s(self.steering(steered).forecast(), len(self.found.order), steered.workers)
@@ -329,7 +335,11 @@ class _Prepared:
             )
 
     def _begun(self, store: ObservationStore, steered: Steered) -> DatasetRun:
-        """Return the run of the batch, which continues from the answers in the store."""
+        """Return the run that answers the requests without a stored answer; if an earlier run used batch prices, it continues
+        with the same plans.
+
+        Raise :class:`ConfigError` if an earlier run used batch prices and this call does not.
+        """
         records, answers = BatchRecords(store), Answers(store)
         terms = records.terms()
         if terms is not None and self.times is None:
@@ -365,7 +375,10 @@ class _Prepared:
         )
 
     def _clock(self, began_at: str) -> Callable[[], float] | None:
-        """Return a function that returns the seconds since the batch was first started; None in virtual time."""
+        """Return a function that returns the seconds since the batch was first started; None if all models run in virtual time.
+
+        ``began_at`` is the time of that start in ISO format.
+        """
         if all(backend.is_virtual_time for backend in self.backends.values()):
             return None
         began_s = datetime.fromisoformat(began_at).timestamp()

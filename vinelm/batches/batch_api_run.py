@@ -42,14 +42,14 @@ class NoRoom(BaseException):
 
 
 class Gate(NamedTuple):
-    """The queue of calls that wait for their batches, and the backends that use it."""
+    """A queue of calls that wait for their batches, and all backends by provider, which send their calls to the queue."""
 
     gate: BatchGate
     backends: Mapping[str, Backend]
 
 
 def gate_for(template: Template, catalog: Catalog, backends: Mapping[str, Backend], times: BatchTimes) -> Gate:
-    """Return the queue where a workflow's calls wait.
+    """Create the queue in which a workflow's calls wait for their batches.
 
     Raises:
         ConfigError: a model has no batches, so that rerunning a request would repeat its calls.
@@ -92,8 +92,10 @@ def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
 
 
 def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes) -> tuple[DatasetForecast, BatchApiForecast]:
-    """Return a forecast at ordinary prices converted to batch prices, with the longest duration as its seconds; and the
-    savings. Pure.
+    """Convert a forecast at ordinary prices to batch prices.
+
+    Returns:
+        The forecast with batch prices, whose seconds are the longest possible duration; and the savings and the waiting times.
     """
     halved = replace(forecast, usd=PART * forecast.usd, seconds=template.depth * times.wait_s)
     return halved, BatchApiForecast(
@@ -103,7 +105,9 @@ def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes)
 
 @dataclass(eq=False)
 class _Begun:
-    """A request that has begun, and may be run several times. ``guard`` is the guard of its last run."""
+    """A request that has begun, and may be run several times. ``guard`` authorizes the calls of its latest run; None before the
+    first run.
+    """
 
     request: Request
     drawn: DrawnPlan
@@ -184,7 +188,9 @@ class BatchApiRun(DatasetRun):
         return key, self._found.first[key], drawn
 
     def _may_fetch(self) -> bool:
-        """Return whether an earlier run has bought calls for the next request. The caller must hold the lock."""
+        """Return whether an earlier process has paid for calls of the next request, whose answers only need to be fetched. The
+        caller must hold the lock.
+        """
         return bool(self._left) and self._left[-1] in self._bought
 
     def _take_up(self) -> None:
@@ -194,9 +200,9 @@ class BatchApiRun(DatasetRun):
         self._lock.notify_all()
 
     def _answered(self, key: str, future: Any = None) -> None:
-        """Record that a call for which a request waits has been answered, so that the request is ready to run again.
+        """Record that the answer to a parked request's call has arrived, so that the request is ready to run again.
 
-        ``key`` is the request's key. ``future`` is ignored.
+        ``key`` is the request's key; requests that are not parked are left as they are. ``future`` is ignored.
         """
         with self._lock:
             if key in self._parked:
@@ -306,7 +312,9 @@ class BatchApiRun(DatasetRun):
 
     @contextmanager
     def _once(self, unit: ParkedUnit) -> Iterator[None]:
-        """Protect nodes and tools that must not run twice: from the first such node on, the request uses no batch."""
+        """Keep nodes and tools that must not run twice from running twice in the block: before the first of them runs, the
+        request stops using batches.
+        """
         names = self._app.workflow.unrepeatable
         if not names:
             yield

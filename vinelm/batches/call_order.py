@@ -21,14 +21,15 @@ KEPT = 1 << 17
 
 @dataclass(slots=True)
 class WaitingCall:
-    """A call whose prompt is known.
+    """A waiting call whose prompt is known.
 
     Args:
-        position: The request's position in the starting order.
+        position: The position of the call's request in the starting order.
         depth: The number of calls that precede this call in the longest known chain of its request.
-        points: Digests of the prefixes of its prompt.
+        points: Digests of the prompt's prefixes, from short to long.
         tokens: The number of tokens of each prefix.
-        path: For each prefix, how many prefixes were known before it.
+        path: A number for each prefix: how many different prefixes had been recorded when it first occurred. It orders prompts
+            depth-first.
         rank: The last result of :meth:`CallOrder.rank`.
         expected: The number of tokens at the prompt's beginning that an earlier call also has; known once the call is sent.
         own: The number of tokens at the prompt's beginning that an earlier call of the same request also has.
@@ -49,8 +50,13 @@ class WaitingCall:
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums of prompt tokens: all tokens, tokens repeated from the request's earlier prompts, tokens expected in a cache, and
-    tokens found there.
+    """Numbers of prompt tokens, summed over calls.
+
+    Attributes:
+        total: All tokens of the prompts.
+        own: Tokens that repeat earlier prompts of the same request.
+        expected: Tokens that should be in the engine's cache.
+        cached: Expected tokens that the engine reported as cached.
     """
 
     total: int = 0
@@ -74,12 +80,12 @@ class _Request:
 
 
 class CallOrder:
-    """Ranks calls that wait for capacity of an engine. Pure; not thread-safe.
+    """Ranks calls that wait until their engine has room. Pure; not thread-safe.
 
-    Requests are finished in the order in which they began, since the prompt that a request extends was used most recently. If
-    requests do not extend their own prompts, or the cache does not keep them long enough, calls of all requests in progress go
-    depth-first by their prompts instead. When every request has begun, the calls with the fewest calls before them go first, so
-    that the last requests end together.
+    At first, requests are finished in the order in which they began, since the prompt that a request extends was used most
+    recently. The calls of all requests are ordered by their prompts instead, depth-first, if requests do not extend their own
+    prompts, or if the cache does not keep them long enough. When every request has begun, the calls with the fewest calls
+    before them go first, so that the last requests end together.
 
     Attributes:
         version: Changes whenever waiting calls must be ranked again.
@@ -136,7 +142,9 @@ class CallOrder:
 
     @staticmethod
     def is_held(call: WaitingCall) -> bool:
-        """Return whether a call should wait even if its engine has capacity."""
+        """Return whether a call should wait for a busy slot although its engine has a free one; always False if the engine has
+        no separate slots.
+        """
         return call.slots is not None and call.slots.is_held(call)
 
     def given_up(self, call: WaitingCall) -> None:
@@ -164,7 +172,11 @@ class CallOrder:
             self.version += 1
 
     def over(self, call: WaitingCall, cached: float | None) -> None:
-        """Record that the engine has finished a call; ``cached`` is the cached share of its prompt, None if unknown."""
+        """Record for an engine with separate slots that a call has ended; ``cached`` is the cached fraction of its prompt, None
+        if unknown.
+
+        Calls to other engines are ignored.
+        """
         if call.slots is not None and call.slots.is_used:
             call.slots.ended(call, cached)
             self.version += 1
@@ -179,8 +191,8 @@ class CallOrder:
             found.sums.add(_Sums(total, call.own, expected, min(cached or 0, expected)))
 
     def ended(self, position: int, slots: Iterable[SlotOrder] = ()) -> None:
-        """Record that the request at this position has ended, also in ``slots``, the slots of all engines that have separate
-        ones.
+        """Record that the request at this position has ended, also in ``slots``: the :class:`SlotOrder` of each engine with
+        separate slots.
         """
         for one in slots:
             one.forget(position)

@@ -44,7 +44,7 @@ class FirstPrompt:
     is_key: tuple[bool, ...]
 
     def of(self, given: Mapping[str, Any]) -> list[str]:
-        """Return the first prompt of a request with these inputs, as a list of texts."""
+        """Return the first prompt of a request whose graph input is ``given``, as a list of texts to be joined."""
         return [str(given.get(piece, "")) if key else piece for piece, key in zip(self.pieces, self.is_key, strict=True)]
 
     @classmethod
@@ -75,10 +75,10 @@ def of_inputs(requests: Sequence[Mapping[str, Any]]) -> FirstPrompt:
 
 
 def first_prompt(workflow: Workflow, catalog: Catalog, requests: Sequence[Request]) -> tuple[FirstPrompt | None, str]:
-    """Run the graph of up to :data:`PILOTS` requests to its first call, without making it, and return the pattern of these
-    prompts.
+    """Learn how a workflow's first prompt is made of a request's inputs, from up to :data:`PILOTS` requests.
 
-    Spends nothing. The application's own code before the call runs, but only in nodes that are stages.
+    Runs the graph of each of these requests until its first model call, which is not made; spends nothing. Application code
+    before that call runs. If it includes a node that is not a stage, nothing is run.
 
     Returns:
         The pattern and "", or None and the reason why there is no pattern, worded as the end of a sentence.
@@ -107,7 +107,7 @@ def first_prompt(workflow: Workflow, catalog: Catalog, requests: Sequence[Reques
 
 
 class _Pilot:
-    """A :class:`~vinelm.requests.protocols.Backend` that stores the prompt of a call and then ends the run."""
+    """A :class:`~vinelm.requests.protocols.Backend` whose model calls store their prompt and then end the run."""
 
     is_simulated = True
     is_virtual_time = True

@@ -14,11 +14,12 @@ from vinelm.prompts.shape import Shape
 
 
 class Order(NamedTuple):
-    """An order of requests.
+    """An order of requests in which neighbours have prompts with a common beginning.
 
     Args:
-        places: The requests in this order, by their numbers from 0.
-        groups: A number for each request in this order, equal for neighbours that share more than nearly all prompts share.
+        places: The requests' numbers, from 0, in this order.
+        groups: The number of each request's group, in this order. Neighbours are in one group if their common beginning is
+            longer than the beginning that nearly all prompts share.
         shared: The approximate number of tokens, in total, that prompts have in common with the beginning of the previous
             prompt.
         tokens: The approximate number of tokens of all prompts.
@@ -70,8 +71,14 @@ def depth_first(shapes: Iterable[Shape]) -> Order:
 
 
 def _common_with_the_one_before(places: list[int], bounds: IntArray, point: IntArray, tokens: IntArray) -> IntArray:
-    """Return, for each prompt in the order ``places``, the number of tokens at its beginning that the previous prompt also
-    has. Prompt ``i`` has the prefixes from ``bounds[i]`` to ``bounds[i + 1]``, with digests ``point`` and lengths ``tokens``.
+    """Return how many tokens at its beginning each prompt shares with the previous prompt in the order ``places``, shape
+    (prompts,); 0 for the first.
+
+    Args:
+        places: The prompts' numbers, in order.
+        bounds: Prompt ``i`` has the prefixes with indices from ``bounds[i]`` up to, but not including, ``bounds[i + 1]``.
+        point: The number of each prefix; equal prefixes have equal numbers.
+        tokens: The number of tokens of each prefix.
     """
     common = np.zeros(len(places), np.int64)
     for at in range(1, len(places)):

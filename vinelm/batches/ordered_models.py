@@ -60,7 +60,7 @@ class OrderedModels(ModelResolver):
         return super().chat_model(name, call, limits)
 
     def ended(self, request: str) -> None:
-        """Record that a request has ended."""
+        """Record that the request with this id has ended, and remove any of its calls that still wait."""
         position = self._positions.get(request)
         if position is not None:
             with self._lock:
@@ -87,7 +87,7 @@ class OrderedModels(ModelResolver):
         return waiting
 
     def granted(self, waiting: WaitingCall) -> None:
-        """Record that the engine accepted a call; its limiter then sorts the waiting calls again."""
+        """Remove a call that the engine accepted from the queue, and sort the remaining calls if the order has changed."""
         with self._lock:
             self._remove(waiting)
             self._calls.sent(waiting)
@@ -99,7 +99,7 @@ class OrderedModels(ModelResolver):
             self._rank_again()
 
     def leave(self, waiting: WaitingCall, *, is_sent: bool) -> None:
-        """Remove a call from the queue, because it is sent or given up."""
+        """Remove a call from the queue. ``is_sent`` is True if the call was sent, False if it was given up."""
         with self._lock:
             self._remove(waiting)
             if is_sent:
@@ -125,7 +125,10 @@ class OrderedModels(ModelResolver):
             self._calls.answered(waiting, cached)
 
     def priority(self, waiting: WaitingCall) -> float:
-        """Return the priority of a call in the queue; -inf if it should wait for a busy slot."""
+        """Return the priority of a waiting call: 0 for the first call in the queue, a lower number for each later call.
+
+        Return -inf for a call that should wait for a busy slot of its engine.
+        """
         with self._lock:
             if self._calls.is_held(waiting):
                 return -math.inf
@@ -137,7 +140,7 @@ class OrderedModels(ModelResolver):
             self._line.remove(place)
 
     def _place(self, waiting: WaitingCall) -> tuple[tuple[int, ...], int, WaitingCall]:
-        """Return the call's place in the queue: a sort key that differs for all calls."""
+        """Return the sort key of a call in the queue: its rank, and then its id, so that no two keys are equal."""
         return waiting.rank, id(waiting), waiting
 
     def _sort(self) -> bool:
@@ -175,12 +178,12 @@ def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> d
 
 
 class _Place:
-    """Follows the calls of one invocation, of which one is made at a time, and gives the waiting call its priority.
+    """Follows the model calls of one invocation, one at a time, and gives the waiting call its priority.
 
     Args:
         models: The models of the batch.
         position: The position of the invocation's request in the starting order.
-        call: The facts about the invocation, which :attr:`followed` extends.
+        call: The context of the invocation. The attribute :attr:`followed` is a copy that reports the calls to this object.
         slots: Orders the calls of the engine, if it has separate slots.
         names_slots: Whether a call can name the slot that it takes.
     """

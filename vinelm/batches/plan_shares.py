@@ -45,13 +45,13 @@ class DrawnPlan:
     """The plan that was drawn for a request.
 
     Args:
-        planner: The planner that makes the plan, for :class:`~vinelm.controller.Session`. Its costs are dollars plus latency
-            converted to dollars. None after the plan was sent to another process, which rebuilds the planner from ``weights``.
+        planner: The planner that makes the plan, for :class:`~vinelm.controller.Session`. A cost in it is the weighted sum of
+            dollars and seconds. None after the plan was sent to another process, which rebuilds the planner from ``weights``.
         objective: The objective for which the planner chooses the plan.
         usd: The expected cost of a request in dollars, according to the trie.
         seconds: The expected seconds of a request at zero load, according to the trie.
         accuracy: The expected accuracy, a fraction, according to the trie.
-        weights: The weights of a dollar and a second in the planner's costs; see :func:`priced`.
+        weights: The weight of a dollar and the weight of a second in the planner's costs; see :func:`priced`.
     """
 
     planner: Planner | None
@@ -126,7 +126,10 @@ class PlanShares:
                 return shares
 
     def _mixed(self, usd: float | None) -> tuple[Share, ...]:
-        """Return the best shares under a limit on mean cost only, as the planner finds them."""
+        """Return the best plans with their shares of the requests under a limit on mean cost only; None sets no limit.
+
+        Either one plan has all requests, or two plans divide them.
+        """
         objective = self.objective if usd is None else replace(self.objective, max_cost_usd=usd)
         mixture = self._planner.mixture(objective)
         if mixture is None:
@@ -135,7 +138,9 @@ class PlanShares:
         return Share(1.0 - mixture.share, low), Share(mixture.share, high)
 
     def _find(self, price: int | None, usd: float | None, seconds: float | None) -> None:
-        """Add the plans that are best within these limits when seconds have a price: its index on the grid, or None for 0."""
+        """Add the best plans within these limits for one price of a second, where ``price`` is that price's index on the grid;
+        None stands for the price 0.
+        """
         planner, (of_usd, of_second) = self._at(price), self._weights(price)
         bound = None
         if usd is not None or price is not None:  # without a budget seconds are priced so high that dollars hardly count
@@ -151,8 +156,9 @@ class PlanShares:
                 self._kept(price, one)
 
     def _kept(self, price: int | None, objective: Objective) -> DrawnPlan:
-        """Return the plan of an objective at a price (its index on the grid, None for 0), or an equal plan that was found
-        before.
+        """Return the plan for an objective at one price of a second, or the equal plan that was found before.
+
+        ``price`` is that price's index on the grid; None stands for the price 0.
         """
         planner = self._at(price)
         decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
@@ -163,7 +169,11 @@ class PlanShares:
         return self._plans.setdefault(_key(plan), plan)
 
     def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
-        """Return the best shares of the plans found so far, and the value of a second in dollars under these limits."""
+        """Return the best division of the requests between the plans found so far, and the dollars that a second is worth.
+
+        ``usd`` and ``seconds`` limit the mean cost and the mean seconds of a request; None sets no limit. Limits that no
+        division meets are exceeded as little as possible.
+        """
         from scipy.optimize import linprog  # only bounds on seconds need it, and importing it takes 40 MB
 
         plans = list(self._plans.values())
@@ -198,10 +208,10 @@ class PlanShares:
     def _worth(
         self, marginals: Sequence[float], plans: Sequence[DrawnPlan], usd: float | None, seconds: float | None, scale: float
     ) -> float:
-        """Return the value of a second in dollars, from the marginal values of the limits on cost and seconds.
+        """Return how many dollars a second of a request's latency is worth, computed from the linear program's solution.
 
         Args:
-            marginals: The marginal values of the two limits in the linear program.
+            marginals: The marginal values of the limits on cost and on seconds, in this order.
             plans: The plans of the program.
             usd: The limit on the mean cost of a request in dollars; None for no limit.
             seconds: The limit on the mean seconds of a request; None for no limit.
@@ -226,8 +236,10 @@ class PlanShares:
         return None if step < -most else min(step, most)
 
     def _weights(self, price: int | None) -> tuple[float, float]:
-        """Return the weights of a dollar and a second at a price (its index on the grid, None for 0); their scale keeps costs
-        about as large as in the trie.
+        """Return the weight of a dollar and the weight of a second in costs, for one price of a second.
+
+        ``price`` is that price's index on the grid; None stands for 0. The weights are scaled so that costs stay about as large
+        as in the trie.
         """
         if price is None:
             return NO_PRICE
@@ -249,9 +261,10 @@ class PlanShares:
 
 
 def priced(planner: Planner, weights: tuple[float, float]) -> Planner:
-    """Return a planner over the same trie whose costs are dollars and seconds with these weights.
+    """Return a planner over the same trie in which a cost is the weighted sum of dollars and seconds.
 
-    Without a price per second this is ``planner`` itself.
+    ``weights`` are the weight of a dollar and the weight of a second. If they are :data:`NO_PRICE`, ``planner`` itself is
+    returned.
     """
     if weights == NO_PRICE:
         return planner

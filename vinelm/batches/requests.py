@@ -78,8 +78,10 @@ def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> DatasetReques
 
 
 def _key(workflow: Workflow, request: Request, state: Collection[str] | None) -> str:
-    """Return a digest of all inputs of the request's run, without keys that ``state`` lacks (None: with all keys). If an input
-    has no JSON form, it is a digest of the request's id.
+    """Return a digest of everything that the request's run depends on; equal digests mark equal requests.
+
+    Input keys that are not in ``state``, the keys of the graph's state, are ignored; None ignores no key. If an input has no
+    JSON form, the digest is that of the request's id.
     """
     given = _given(workflow, request)
     told: list[Any] = [{key: value for key, value in given.items() if state is None or key in state}]

@@ -108,7 +108,9 @@ class Tally:
             self.reasons[f"{answer.failure}: {answer.detail}" if answer.detail else answer.failure] += times
 
     def to_fields(self) -> dict[str, Any]:
-        """Return the counts as fields of a :class:`BatchResult`."""
+        """Return the fields ``by_status``, ``reasons`` and ``calls_by_model`` of a :class:`BatchResult`; ``reasons`` has only
+        the most frequent ones.
+        """
         return {
             "by_status": {status: self.by_status[status] for status in ("ok", "failed", "unanswered")},
             "reasons": dict(self.reasons.most_common(MOST_REASONS)),

@@ -66,12 +66,14 @@ class DatasetApplication:
 
     @cached_property
     def _planner(self) -> Callable[[tuple[float, float]], Planner]:
-        """A function that rebuilds a plan's planner in another process, from the weights of a dollar and a second."""
+        """A cached function that makes the planner for given weights of a dollar and a second, for plans that came from another
+        process.
+        """
         return lru_cache(PLANNERS)(partial(priced, self.vine.served_planner()))
 
     @classmethod
     def of(cls, workflow: Workflow, annotated: AnnotatedTrie, catalog: Catalog, backends: Mapping[str, Backend]) -> Self:
-        """Return the application of a workflow that plans over the trie."""
+        """Return the application of a workflow, served by these models with plans from the trie."""
         vine = VineLM(
             catalog,
             backends,
@@ -142,9 +144,10 @@ class DatasetApplication:
 
 
 class _HeapAtRest:
-    """Freezes the garbage collector's view of long-lived objects (dataset, libraries, clients) after the first request.
+    """After the first request, exempts long-lived objects (dataset, libraries, clients) from garbage collection until the block
+    ends.
 
-    Without this, scanning them repeatedly took a tenth of the processor time of a batch over HTTP.
+    Otherwise scanning them repeatedly took a tenth of the processor time of a batch over HTTP.
     """
 
     def __enter__(self) -> _HeapAtRest:
@@ -165,7 +168,9 @@ class _HeapAtRest:
 
 
 def _is(given: dict[str, Any], key: str, value: Any) -> bool:
-    """Return whether a key of the state still has its initial value ``value``."""
+    """Return whether ``value``, a key's value in the final state, is the same object that the graph got as input in
+    ``given``.
+    """
     return key in given and given[key] is value
 
 
@@ -234,12 +239,12 @@ class DatasetRun:
 
     @property
     def left(self) -> int:
-        """The number of different requests that have no answer."""
+        """The number of different requests that have no answer so far."""
         return self._total - self._done
 
     @property
     def is_over(self) -> bool:
-        """Whether the batch has run to its end."""
+        """Whether :meth:`run` has ended without an error."""
         return self._is_over
 
     def run(self, on_done: Callable[[int, int], None]) -> None:
@@ -271,7 +276,11 @@ class DatasetRun:
         self._leave_behind()
 
     def _leave_behind(self) -> None:
-        """Abandon requests that have not ended long after the deadline or an error, so that the batch ends anyway."""
+        """Abandon the requests in progress if the deadline or an error lies more than the grace period back; otherwise do
+        nothing.
+
+        Abandoned requests make no further call, so that the batch ends.
+        """
         now_s, (most_s, least_s) = time.monotonic(), GRACE_S
         is_late = self._crew.error is not None and now_s >= self._crew.failed_at_s + most_s
         if self._deadline_s is not None:
@@ -341,9 +350,13 @@ class DatasetRun:
         self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add), made, lost_usd)
 
     def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer], lost_usd: float = 0.0) -> None:
-        """Count an ended request: its answer (None if the budget refused a call) and its cost.
+        """Count an ended request, and give its cost and seconds to the steering.
 
-        ``made`` has the answer if this run has produced it; ``lost_usd`` are the dollars charged for calls of unknown outcome.
+        Args:
+            key: The request's key.
+            found: The stored answer; None if the budget refused a call, so that the request stays unanswered.
+            made: The answer that this run has produced, if any; its cost and seconds are counted.
+            lost_usd: The dollars charged for calls of unknown outcome.
         """
         with self._lock:
             paid_usd, seconds = (made[0].cost_usd, made[0].latency_s) if made else (0.0, 0.0)

@@ -27,10 +27,13 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Prompted(Protocol):
-    """A call with a known prompt.
+    """A model call with a known prompt.
 
-    Its fields are its request's position, the number of earlier calls of the request, and the digests and lengths in tokens of
-    its prompt's prefixes.
+    Attributes:
+        position: The position of the call's request in the starting order.
+        depth: The number of earlier calls of the request.
+        points: Digests of the prompt's prefixes, from short to long.
+        tokens: The number of tokens of each prefix.
     """
 
     position: int
@@ -41,14 +44,14 @@ class Prompted(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A slot of an engine, with the prompt that its cache has and the call that it serves.
+    """One slot of an engine: the prompt in its cache, and the call that it serves.
 
     Attributes:
         points: Digests of the cached prompt's prefixes.
         call: The call in progress; None if the slot is free.
         depth: The number of calls that preceded the slot's last call in its request.
-        own: The number of tokens of that call's prompt that the slot already had.
-        other: The number of further tokens that another slot had.
+        own: How many tokens of the last call's prompt this slot had cached before the call.
+        other: How many further tokens of that prompt another slot had cached.
         used: When the slot's last call ended, as a number that increases over time.
     """
 
@@ -62,7 +65,15 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Seen:
-    """Sums over calls: tokens expected to be cached in the call's slot or only in another slot, and tokens found cached."""
+    """Numbers of prompt tokens, summed over ended calls, which show whether the slots have separate caches.
+
+    Attributes:
+        own: Tokens that the call's own slot should have cached.
+        own_cached: The part of ``own`` that the engine reported as cached.
+        other: Further tokens that only another slot should have cached.
+        other_cached: The part of ``other`` that the engine reported as cached.
+        calls: The number of calls.
+    """
 
     own: int = 0
     own_cached: int = 0
@@ -103,7 +114,9 @@ class SlotOrder:
         self._slots = [_Slot() for _ in range(self.slots)]
 
     def rank(self, call: Prompted) -> tuple[int, ...]:
-        """Return the sort key of a waiting call; the lowest is sent first. It is valid until a call is sent or ends."""
+        """Return the sort key of a waiting call; the call with the smallest key is sent first. The key is valid until a call is
+        sent or ends.
+        """
         idle, busy = self._held(call)
         total = call.tokens[-1] if call.tokens else 0
         half = WARM_PART * total
@@ -134,7 +147,9 @@ class SlotOrder:
         return self._waiting[alike] * self.slots <= self._busy[alike] * max(self.under_way, self.slots)
 
     def _held(self, call: Prompted) -> tuple[int, int]:
-        """Return how many of a prompt's tokens the best free slot has cached, and how many the best busy slot has cached."""
+        """Return two numbers of tokens at the beginning of the call's prompt: how many any free slot has cached, and how many
+        any busy slot has cached.
+        """
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:
@@ -186,7 +201,7 @@ class SlotOrder:
 
 
 def _take(held: Counter[Key], points: Iterable[Key]) -> None:
-    """Decrease the counts of these prefixes by one, since one slot or call no longer has them."""
+    """Decrease the count of each of these prefixes in ``held`` by one, and remove counts of 0."""
     for point in points:
         if held[point] == 1:
             del held[point]

@@ -72,15 +72,15 @@ class Steering:
     """Chooses the plan of each request from the money and time left for all remaining requests. Not thread-safe.
 
     Requests are planned in blocks. The limits on a block's mean cost and mean seconds are the remaining money and time divided
-    by the remaining requests, corrected by the ratio of actual to predicted use of ended requests. A request's plan is drawn by
-    its key.
+    by the remaining requests, corrected by the ratio of actual to predicted use of ended requests. If a block has several plans
+    with their shares of the requests, a hash of the request's key selects one.
 
     Without a deadline the plans of a block depend only on the results of requests up to the second-last block before it, so
     that an interrupted batch continues unchanged (:meth:`waits`). With a deadline plans also depend on the clock.
 
     Prompts with a common beginning are best served by one model, whose cache is warm. If a block's requests are divided between
     two plans, it does not matter which request gets which plan, but a switch between them causes a cache miss. So neighbours of
-    one group follow one plan while it is one of these plans, for at most a block.
+    one group follow the same plan, for at most as many requests as a block has.
 
     Args:
         planner: The planner over the trie.
@@ -90,7 +90,7 @@ class Steering:
         keys: The keys of the requests, in the order in which they begin.
         groups: The group of each request; prompts of a group have a common beginning. None makes each request a separate group.
         workers: The number of requests in progress at a time, >= 1.
-        finish: What to do if money or time does not suffice for the initial plans: ``"all"`` switches to cheaper plans, to
+        finish: What to do if money or time does not suffice for the initial plans. ``"all"`` switches to cheaper plans, to
             answer all requests if possible; ``"good"`` keeps the initial plans, and the last requests stay unanswered.
 
     Raises:
@@ -131,7 +131,9 @@ class Steering:
             self._quickest = self._plans.within(None, 0.0)[0].plan
 
     def waits(self, key: str) -> bool:
-        """Return whether a request's plan depends on results that are still missing; always False with a deadline."""
+        """Return whether a request must wait, because its plan depends on results of requests in progress; always False with a
+        deadline.
+        """
         block = self._block_of(key)
         return self._deadline_s is None and block > max(self._block, 1) and self._known < self._starts[block - 1]
 
@@ -200,7 +202,11 @@ class Steering:
     # -- a block -------------------------------------------------------------------------------------------------
 
     def _begin(self, block: int, elapsed_s: float) -> None:
-        """Choose the plans of a block and assign its requests."""
+        """Choose the plans of the block with this index, and assign one to each of its requests, or None if the money does not
+        suffice.
+
+        ``elapsed_s`` are the seconds since the start of the batch.
+        """
         self._block = block
         start, stop = self._starts[block], self._starts[block + 1]
         usd, seconds, room_usd, ratio = self._bounds(block, elapsed_s)
@@ -214,7 +220,10 @@ class Steering:
             self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
 
     def _within(self, usd: float | None, seconds: float | None, block: int, ratio: float) -> tuple[Share, ...]:
-        """Return the plans of a block; if time is short, part of the money is kept free so that no worker waits for it.
+        """Return the plans of a block with their shares of its requests.
+
+        Under both limits, near the end of the budget, part of the money may be kept free. Otherwise workers would wait, because
+        each call reserves more than it costs.
 
         Args:
             usd: The limit on the block's mean cost in dollars; None for no limit.
@@ -271,13 +280,14 @@ class Steering:
     def _mean_seconds(
         self, elapsed_s: float, has_ended: BoolArray, pending: np.ndarray[tuple[int], np.dtype[np.intp]], left: int
     ) -> float | None:
-        """Return the maximum mean seconds of the remaining requests, in terms of the trie's predictions; None for no limit.
+        """Return the maximum mean seconds of the requests from this block on, in terms of the trie's predictions; None without
+        a deadline.
 
         Args:
             elapsed_s: Seconds since the start of the batch.
-            has_ended: Which requests have ended.
-            pending: The indexes of the requests in progress.
-            left: The number of the remaining requests.
+            has_ended: For each request of the earlier blocks, in starting order, whether it has ended.
+            pending: The indices of the earlier requests that are in progress.
+            left: The number of requests from this block on.
         """
         if self._deadline_s is None:
             return None
@@ -292,10 +302,10 @@ class Steering:
         """Return the recent ratio of actual to predicted use, and the standard deviation of single requests around it.
 
         Args:
-            real: The actual dollars or seconds of each request.
+            real: The actual dollars or seconds of each request, in starting order.
             promised: The predicted dollars or seconds of each request; NaN if it had no plan.
-            has_ended: Which requests have ended.
-            name: The field of the plans with the predicted figure.
+            has_ended: For each request of the earlier blocks, whether it has ended; only these requests count.
+            name: The field of the plans with the predicted figure: ``"usd"`` or ``"seconds"``.
         """
         expected = max(_mean(self._first, name), 1e-300)
         places = np.flatnonzero(has_ended & ~np.isnan(promised[: len(has_ended)]))

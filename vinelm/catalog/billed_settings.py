@@ -40,7 +40,7 @@ MOST_COUNT = 2**31 - 1
 
 
 def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the settings that are nested in these settings, at any depth."""
+    """Yield each dictionary of settings that is nested in these settings, at any depth."""
     for name in _stated(settings, _INSIDE):
         inside = settings[name]
         if isinstance(inside, Mapping):
@@ -49,7 +49,7 @@ def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def settings_of(chat: Any) -> dict[str, Any]:
-    """Return the settings of a chat model that decide its price, and the settings that contain further settings."""
+    """Return those attributes of a chat model, by name, that decide the price of its calls, directly or in nested settings."""
     return {name: one for name in (*_ANSWERS, *_INSIDE, *_STORED, *_SPEAKING, *DEARER) if (one := getattr(chat, name, None))}
 
 
@@ -77,7 +77,7 @@ def other_model_in(settings: Mapping[str, Any], *own: Any) -> Any:
 
 
 def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return a setting, with its value, that makes calls cost more than the list price; None if there is none."""
+    """Return the name and the value of the first setting that makes calls cost more than the list price; None without one."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, DEARER):
             asked, value = part[name], DEARER[name]
@@ -87,7 +87,9 @@ def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def billed_apart_in(settings: Mapping[str, Any]) -> str | None:
-    """Return a setting that causes charges in addition to tokens; None if there is none."""
+    """Return the name of the first setting, or a phrase for tools that the provider runs, that is charged in addition to
+    tokens; None if there is none.
+    """
     for part in (settings, *held_in(settings)):
         for name in _stated(part, _APART):
             if part[name] not in (None, []):  # even an empty object requests it
@@ -110,7 +112,7 @@ def too_many_in(settings: Mapping[str, Any]) -> str | None:
 
 
 def stored_in(settings: Mapping[str, Any]) -> int:
-    """Return the number of a prompt's parts that the provider has stored, so that their length is unknown here."""
+    """Return the number of settings that refer to prompt parts stored at the provider, whose length is unknown here."""
     parts = [settings, *held_in(settings)]
     return sum(bool(part[name]) for part in parts for name in _stated(part, _STORED))
 

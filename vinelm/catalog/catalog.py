@@ -35,14 +35,14 @@ class Catalog(Mapping[str, Model]):
 
     The name ``"skip"`` is known but not listed: it skips an optional stage, which costs no dollars and no seconds.
 
-    Entries with the same ``group`` form one choice, a :class:`~vinelm.catalog.ReplicaGroup` with the group's name.
+    Entries with the same ``group`` are chosen as one model, a :class:`~vinelm.catalog.ReplicaGroup` with the group's name.
 
     Args:
-        models: The entries; at least one, with unique names. The attribute ``models`` has the choices, with a group as one
-            choice.
+        models: The entries; at least one, with unique names. The attribute ``models`` has the same entries, but one
+            :class:`~vinelm.catalog.ReplicaGroup` in place of the entries of each group.
         backends: Settings by provider (``[backend.NAME]`` in a file).
-        live: The chat models of entries that :meth:`from_chat_models` made. They belong to this process and are never
-            written.
+        live: The chat models, by entry name, of entries that :meth:`from_chat_models` made. They belong to this process and are
+            never written.
         is_embedded: Whether the catalog was read from a trie or a store; see :meth:`embedded`.
 
     Raises:

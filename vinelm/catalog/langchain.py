@@ -101,7 +101,9 @@ def _of_chat(name: str, chat: Any, price: AnyPrice | None) -> Model:
 
 
 def _facts(chat: Any) -> tuple[str, str]:
-    """Return the provider and name of a chat model, as it reports them to LangChain's traces."""
+    """Return the provider and the model name that a chat model reports to LangChain's traces, or ``"langchain"`` and its class
+    name.
+    """
     facts = chat._get_ls_params()
     return str(facts.get("ls_provider") or "langchain"), str(facts.get("ls_model_name") or type(chat).__name__)
 

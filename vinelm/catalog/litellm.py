@@ -35,12 +35,13 @@ class ModelList:
 
     Args:
         path: The file.
-        entries: The entries of chat models by name, as in the file.
-        file: The settings that the entries share.
+        entries: The entries of chat models by unique name, each as the file has it.
+        file: The path, date and time limit of the file, which apply to all entries.
         max_retries: The file's ``num_retries``.
         notes: One line for each group of settings without effect.
         skipped: The names of entries that are not chat models.
-        copies: The names of entries that differ from another entry of the same name only in their key or limits.
+        copies: The names of entries that were left out because they differ from another entry of the same name only in their
+            key or limits.
     """
 
     path: str
@@ -56,7 +57,7 @@ class ModelList:
         return [partial(model_of, item, name, self.file) for name, item in self.entries.items()]
 
     def backends(self, models: Sequence[Model]) -> dict[str, dict[str, Any]]:
-        """Return the settings of providers that these models of the file define, by provider."""
+        """Return each provider's settings from the file: ``max_retries``, and the rate ``limits`` of these models by engine."""
         found: dict[str, dict[str, Any]] = {}
         for model in models:
             if self.max_retries is not None:
@@ -66,7 +67,9 @@ class ModelList:
         return found
 
     def notes_on(self, models: Sequence[Model]) -> tuple[str, ...]:
-        """Return the notes of the file, and one line for each kind of price that was assumed for these models."""
+        """Return the notes of the file, and one line each on the models counted as $0 and on the models whose price was
+        assumed, if any.
+        """
         own = [model.name for model in models if model.price.source == OWN_SERVER]
         assumed = [model.name for model in models if model.price.source.startswith(ASSUMED)]
         more = []
@@ -137,8 +140,12 @@ def _listed(plain: Any, path: str | Path) -> list[Mapping[str, Any]]:
 
 
 def _included(plain: Any, path: str | Path, text_of: Callable[[str | Path], str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the entries of the files that ``include`` in ``plain`` names, relative to the file ``path``; ``text_of`` reads a
-    file.
+    """Yield the entries of the ``model_list`` in each file that ``plain`` includes.
+
+    Args:
+        plain: The content of a file; its key ``include`` has one file name or several.
+        path: That file, to whose folder the names are relative.
+        text_of: Returns the text of a file.
     """
     names = (plain.get("include") if isinstance(plain, dict) else None) or []
     for name in [names] if isinstance(names, str) else names:
@@ -149,7 +156,7 @@ def _included(plain: Any, path: str | Path, text_of: Callable[[str | Path], str]
 def _chat_models(
     listed: Sequence[Mapping[str, Any]], path: str | Path
 ) -> tuple[list[Mapping[str, Any]], list[tuple[str, str]]]:
-    """Return the entries of chat models, and the names and kinds of all other entries."""
+    """Split the entries of a ``model_list`` into those of chat models, and pairs (name, kind) for all others."""
     chats, others = [], []
     for item in listed:
         kind = other_kind(item)
@@ -202,7 +209,10 @@ def _section(plain: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _setting(plain: Mapping[str, Any], *names: str) -> Any:
-    """Return the first of these settings that the file sets, for LiteLLM's router or else for its library; None if none is."""
+    """Return the value of the first of these settings that the file sets; None if it sets none.
+
+    The section of LiteLLM's router takes precedence over that of its library.
+    """
     places = [_section(plain, section).get(name) for section in reversed(SETTINGS) for name in names]
     return next((value for value in places if value is not None), None)
 

@@ -43,7 +43,13 @@ _VARIABLE = re.compile(r"os\.environ/(.+)|\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 class ListFile(NamedTuple):
-    """The settings shared by one file's entries. ``read_on`` is the day on which the file was last modified."""
+    """What all entries of one file share.
+
+    Attributes:
+        path: The file, as text.
+        read_on: The day on which the file was last modified, which dates its prices.
+        timeout_s: The file's time limit of a call, for entries that set none.
+    """
 
     path: str
     read_on: date
@@ -51,7 +57,10 @@ class ListFile(NamedTuple):
 
 
 def model_of(item: Mapping[str, Any], name: str, file: ListFile) -> Model:
-    """Return the model of an entry; raise :class:`ConfigError` if it cannot be called, or its price is not known."""
+    """Convert an entry of a LiteLLM ``model_list`` to a :class:`Model` called ``name``.
+
+    Raise :class:`ConfigError` if it cannot be called, or its price is not known.
+    """
     params, info = dict(item["litellm_params"]), item.get("model_info") or {}
     label = f"{file.path}: model {name!r}"
     called = route_of(_resolved(params.pop("model", None), "model", label), params, label)
@@ -107,9 +116,11 @@ def _options(called: Called, params: Mapping[str, Any], label: str) -> dict[str,
 
 
 def _place(called: Called) -> dict[str, str]:
-    """Return where the model runs, as options: project and location for Vertex AI, from LiteLLM's variables, or AWS's region.
+    """Return the options that state where the model runs: ``project`` and ``location`` for Google's models, ``region`` for AWS;
+    empty for others.
 
-    LiteLLM's variables are read here because the client of Vertex AI only reads Google's.
+    Google's two are read here from LiteLLM's environment variables, because the client of Vertex AI only reads Google's
+    variables.
     """
     is_google = called.route.provider == "vertex" or called.prefix == "vertex_ai"
     names = {"project": "VERTEXAI_PROJECT", "location": "VERTEXAI_LOCATION"} if is_google else {}
@@ -146,7 +157,10 @@ def _base(params: dict[str, Any], called: Called, label: str) -> str | None:
 
 
 def _azure_ai(url: str, route: Route) -> str:
-    """Return Azure AI's address: a Foundry resource's OpenAI or Anthropic endpoint, or ``/v1`` of a separate model server."""
+    """Return the address of chat completions below an entry's Azure AI ``url``.
+
+    It is the route's path if it has one, ``/openai/v1`` of a Foundry resource, or ``/v1`` of a separate model server.
+    """
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}"
     if route.path:
@@ -187,7 +201,12 @@ def _is_placeholder(key: Any, base: str | None) -> bool:
 
 
 def _resolved(value: Any, key: str, label: str) -> Any:
-    """Return the value of a parameter that is not a key; ``os.environ/NAME`` and ``${NAME}`` stand for variables."""
+    """Return the value of a parameter. A value ``os.environ/NAME`` or ``${NAME}`` is replaced by that environment variable's
+    value.
+
+    Raise :class:`ConfigError` if the variable is not set. ``key`` is the parameter's name and ``label`` the entry's, for the
+    message.
+    """
     named = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
     if named is None:
         return value

@@ -92,7 +92,7 @@ _WITH_BUDGET = re.compile(r"claude-3|claude-(opus|sonnet|haiku)-4(-[015])?($|[-@
 
 
 def in_words_of(provider: str, model_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return OpenAI options translated to the provider's API, in the same way as LiteLLM."""
+    """Return options in OpenAI's form translated to Gemini's or Claude's form, as LiteLLM does; unchanged for other models."""
     if provider in ("gemini", "vertex"):
         return _gemini(model_id, dict(options))
     if provider == "anthropic" or (provider == "bedrock" and "claude" in model_id):

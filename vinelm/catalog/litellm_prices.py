@@ -82,7 +82,11 @@ def price_of(asked: Priced) -> dict[str, Any]:
 
 
 def is_own_server(asked: Priced) -> bool:
-    """Return whether the server is self-hosted, so that calls are free, judging by its type, address or placeholder key."""
+    """Return whether the server is self-hosted, so that calls are free.
+
+    True if the provider is always self-hosted. For a general protocol with a URL, true if the key is a placeholder or the
+    address private.
+    """
     if asked.called.route.is_own_server:
         return True
     if asked.called.prefix not in _ANY_SERVER or asked.api_base is None:
@@ -109,7 +113,12 @@ _Rates = dict[int, dict[str, float]]
 
 
 def _parts(key: str) -> tuple[str | None, int, str | None]:
-    """Return VineLM's name of a token rate (None for other keys), the prompt length from which it applies, and its tier."""
+    """Split the key of a token rate in a LiteLLM file.
+
+    Returns:
+        VineLM's name of the rate, the prompt length in tokens from which it applies, and its service tier or None for the
+            ordinary one. For any other key, ``(None, 0, None)``.
+    """
     if (hour := key.replace("_above_1hr", "")) != key:
         kind, above, tier = _parts(hour)
         return ("cache_write_1h" if kind == "cache_write" else None), above, tier
@@ -120,7 +129,11 @@ def _parts(key: str) -> tuple[str | None, int, str | None]:
 
 
 def _own_rates(asked: Priced) -> _Rates:
-    """Return the rates in the file at which the entry's calls are billed; raise :class:`ConfigError` for unsupported rates."""
+    """Return the entry's own rates at which its calls are billed: for each prompt length in tokens from which rates apply,
+    dollars per million tokens by rate name.
+
+    Raise :class:`ConfigError` for rates that are not supported.
+    """
     standard: _Rates = {}
     of_tier: _Rates = {}
     batches: dict[str, float] = {}
@@ -149,7 +162,7 @@ def _own_rates(asked: Priced) -> _Rates:
 
 
 def _check_other(asked: Priced, key: str, value: Any) -> None:
-    """Raise :class:`ConfigError` for a rate that may apply to calls and that a :class:`Price` cannot express."""
+    """Raise :class:`ConfigError` if the rate ``key`` may apply to calls and is higher than a :class:`Price` could express."""
     if key == "tiered_pricing" or has_no_effect(key, {**asked.given, **asked.options}):
         return
     if isinstance(value, Mapping | list):
@@ -168,7 +181,11 @@ def _refused(asked: Priced, key: str) -> ConfigError:
 
 
 def _check_batches(asked: Priced, standard: _Rates, batches: Mapping[str, float]) -> None:
-    """Raise unless the rates of batches are half of the input and output rates, at which batches are booked."""
+    """Raise :class:`ConfigError` if a stated batch rate for input or output is above half of the ordinary rate, since batches
+    are booked at half.
+
+    ``standard`` has the ordinary rates, ``batches`` the batch rates by name, in dollars per million tokens.
+    """
     for kind in ("input", "output"):
         ordinary = standard.get(0, {}).get(kind)
         if ordinary is not None and batches.get(kind, 0.0) > ordinary / 2 * (1 + 1e-9):
@@ -198,7 +215,7 @@ def _tiered(asked: Priced) -> Iterator[tuple[int, dict[str, float]]]:
 
 
 def _per_call(asked: Priced) -> float | None:
-    """Return the charge for each call in dollars, in addition to its tokens; None if the entry has no such rate."""
+    """Return the sum of the entry's charges per call in dollars, in addition to its tokens; None if the entry states none."""
     stated = [_mtok(asked, key, asked.given[key]) / 1e6 for key in _CALL_RATES if asked.given.get(key) is not None]
     return sum(stated) if stated else None
 
@@ -220,7 +237,9 @@ def _made(asked: Priced, rates: _Rates, per_call: float | None) -> Price:
 
 
 def _overlaid(asked: Priced, listed: Price, rates: _Rates, per_call: float | None) -> Price:
-    """Return the list price, overridden by the entry's own rates."""
+    """Return the list price ``listed``, in which the entry's own ``rates`` and charge ``per_call`` (None if it has none)
+    replace the listed ones.
+    """
     long = {one.above: one for one in listed.long_prompts}
     for above in (above for above in rates if above):
         long[above] = long.get(above, LongPromptRates(above=above)).model_copy(update=rates[above])
@@ -238,9 +257,9 @@ def _overlaid(asked: Priced, listed: Price, rates: _Rates, per_call: float | Non
 
 
 def _list_price(asked: Priced) -> dict[str, Any] | None:
-    """Return the list price of the called model; None if it has none.
+    """Return the fields ``price`` and ``price_id`` for the list price of the called model; None if no price is known.
 
-    If the model is uncertain (from its name or ``base_model``), return the highest of the possible prices.
+    If the model is uncertain (from its name or ``base_model``), they are those of the most expensive candidate.
     """
     found: list[FoundPrice] = []
     for provider, model_id, is_assumed in _names(asked):
@@ -257,7 +276,7 @@ def _list_price(asked: Priced) -> dict[str, Any] | None:
 
 
 def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
-    """Yield the providers and models that an entry may mean, each with whether this is only assumed; likeliest first."""
+    """Yield (provider, model id, whether that is only assumed) for each model that an entry may mean; likeliest first."""
     called, base = asked.called, asked.given.get("base_model")
     is_tuned = is_fine_tuned(called.model_id)
     names_price = isinstance(base, str) and (

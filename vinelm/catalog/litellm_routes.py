@@ -147,7 +147,10 @@ def _on_vertex(model_id: str, label: str) -> Route:
 
 
 def split_model(model: str, params: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the prefix and model id of a model string. A missing prefix is guessed; if that fails, the name is used."""
+    """Return the provider's prefix and the model id of a model string.
+
+    A missing prefix is guessed from the model's name. If that fails, the whole string is both prefix and model id.
+    """
     named = params.get("custom_llm_provider")
     if isinstance(named, str):
         return named, model.removeprefix(f"{named}/")

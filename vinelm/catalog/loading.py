@@ -47,9 +47,11 @@ class CatalogFile:
     is_foreign: bool = False
 
     def checked(self) -> CatalogFile:
-        """Return this file if it has no errors, else raise its first error. Logs the notes, and old prices, as warnings.
+        """Return this file if all its entries are usable, else raise the first error. Logs a warning for each note and one for
+        old prices.
 
-        Unusable entries of a foreign file are left out, each with a warning, as long as one model is left.
+        If the file is foreign and has at least one usable entry, its unusable entries are left out instead, each with a
+        warning.
         """
         for error in self.errors:
             if not self.is_foreign or not self.models:

@@ -27,7 +27,9 @@ AUDIO_FACTOR = 17.0
 
 
 def _foreign(value: Any) -> str:
-    """Return the type of the first nested value that JSON cannot represent; "" if there is none."""
+    """Describe the first nested value that JSON cannot represent, such as ``"the number nan"`` or ``"a date"``; "" if there is
+    none.
+    """
     if isinstance(value, dict):
         return next((found for item in value.values() if (found := _foreign(item))), "")
     if isinstance(value, list | tuple):
@@ -65,7 +67,8 @@ class LongPromptRates(BaseModel):
 class _Rates(NamedTuple):
     """The rates for one prompt length, in dollars per million tokens.
 
-    ``names_write`` and ``names_1h`` are whether the price states the rates for writing a cache, and for an hour.
+    ``names_write`` tells whether the price states a rate for writing a cache, ``names_1h`` the same for an hour; otherwise
+    these rates are assumed.
     """
 
     input: float
@@ -204,10 +207,11 @@ class Price(BaseModel):
         return self.model_copy(update={**half(self, self._rates(0)), "long_prompts": long})
 
     def cache_saves_usd(self, tokens_in: int, tokens: float) -> float:
-        """Return how much less a call costs if ``tokens`` of its ``tokens_in`` are read from a prompt cache.
+        """Return by how many dollars a call is cheaper if ``tokens`` of its ``tokens_in`` prompt tokens are read from a prompt
+        cache.
 
-        Without the hit they are charged as fresh tokens, or as written tokens if the price states a higher rate for these,
-        since only written tokens can be read later.
+        Otherwise these tokens would be charged as fresh tokens, or as written tokens if the price states a higher rate for
+        these, since only written tokens can be read later.
         """
         rates = self._rates(tokens_in)
         cold = max(rates.input, rates.cache_write) if rates.names_write else rates.input
@@ -255,7 +259,9 @@ class Price(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the price as JSON types without newer rates that are not set, so that it equals prices in older files."""
+        """Return the price as JSON types. Fields that older versions did not have are left out if they are not set, so that old
+        and new files agree.
+        """
         plain: dict[str, Any] = handler(self)
         return {key: value for key, value in plain.items() if key not in _LATER_RATES or value}
 
@@ -272,7 +278,7 @@ class Model(BaseModel):
         model_id: The provider's id of the model.
         price: Dollars per million tokens.
         price_id: ``PROVIDER/MODEL`` of the list price; None if ``price`` was given.
-        engine: The endpoint, whose load and limits this entry shares with its other entries.
+        engine: The endpoint. All entries of one endpoint share its load and its limits.
         api_base: The URL of the endpoint; None takes the provider's default.
         api_key_env: The environment variable that contains the API key. The key itself is never stored.
         max_tokens: The longest answer of a call in tokens, 1 to 100,000,000; a longer answer is cut off and counts as failed.
@@ -320,7 +326,9 @@ class Model(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_no_group(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the entry as JSON types without newer fields that are not set, so that it equals entries in older files."""
+        """Return the entry as JSON types. Fields that older versions did not have are left out if they are not set, so that old
+        and new files agree.
+        """
         plain: dict[str, Any] = handler(self)
         unset = {"group": None, "trusted_counts": False, "cache_points": "off"}
         return {key: value for key, value in plain.items() if key not in unset or value != unset[key]}
@@ -376,7 +384,9 @@ class ReplicaGroup(Model):
         return cls(**{**_fields(first), "name": group, "engine": group}, replicas=tuple(replicas))
 
     def replica(self, place: int) -> Model:
-        """Return the replica at the index ``place``, with any limits set on this group for the call."""
+        """Return the replica at the index ``place`` with the group's ``max_tokens`` and ``timeout_s``, which a call may have
+        changed.
+        """
         chosen = self.replicas[place]
         return chosen.model_copy(update={"max_tokens": self.max_tokens, "timeout_s": self.timeout_s})
 

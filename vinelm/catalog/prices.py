@@ -129,11 +129,14 @@ def is_same_amount(one: Price, other: Price) -> bool:
 
 
 def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], where: str) -> str | None:
-    """Return one line that names the models with changed prices and how to update plans; None if no price has changed.
+    """Return one line on changed prices: the first model with its old and new price, the number of others, and how to update
+    plans.
+
+    Return None if no price has changed.
 
     Args:
-        held: the models of a trie or a store.
-        now: the models of a catalog.
+        held: the models of a trie or a store, by name.
+        now: the models of a catalog, by name.
         where: the catalog's name in the line.
     """
     changed = [name for name in held if name in now and not is_same_amount(held[name].price, now[name].price)]
@@ -216,7 +219,9 @@ def _price(seller: Provider, model: ModelInfo) -> Price | None:
 
 
 def _standing(model: ModelInfo, now: datetime) -> ModelPrice:
-    """Return the model's current price; if it depends on the time of day, return the highest price of the day."""
+    """Return the price of a model at the time ``now``. If prices depend on the time of day, return the one with the highest
+    output rate.
+    """
     if not isinstance(model.prices, list):
         return model.prices
     by_day = [c for c in model.prices if c.constraint is None or not hasattr(c.constraint, "start_time")]
@@ -238,7 +243,9 @@ def _rate(listed: ModelPrice, key: str, *, above: int | None = None) -> float | 
 
 
 def _tiers(listed: ModelPrice) -> list[dict[str, float | int]]:
-    """Return the rates for prompts longer than each threshold in tokens, by ascending threshold."""
+    """Return the rates of long prompts as arguments of :class:`LongPromptRates`, one dictionary for each threshold, in
+    ascending order.
+    """
     starts = sorted({tier.start for found in vars(listed).values() for tier in getattr(found, "tiers", ())})
     return [
         {
@@ -255,9 +262,10 @@ def _tiers(listed: ModelPrice) -> list[dict[str, float | int]]:
 
 @cache
 def _data_date() -> date:
-    """Return the date of the price data: their last price change before they were installed.
+    """Return an estimate of the date of the genai-prices data, which the package does not record: the last price change before
+    it was installed.
 
-    The package does not record when its data were read; it was published on the returned day or later.
+    The data may be newer than this date, but not older.
     """
     from genai_prices import data
     from genai_prices.types import StartDateConstraint

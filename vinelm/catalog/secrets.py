@@ -39,14 +39,16 @@ def refuse_secrets(models: tuple[Model, ...], backends: Mapping[str, Mapping[str
 
 
 def holds_secret(value: Any) -> bool:
-    """Return whether a value, or something inside a dictionary, looks like a secret by its key or form."""
+    """Return whether a value contains a secret: under a key that names one, such as ``api_key``, or as a text in a secret's
+    form, such as ``Bearer ...``.
+    """
     return _secret_in(value) is not None
 
 
 def _secret_in(value: Any) -> str | None:
-    """Return the key of a secret in ``value``, in quotes; None if there is no secret.
+    """Return the key under which ``value`` contains a secret, in quotes.
 
-    The result is empty if the value itself looks like a secret and has no key.
+    Return "" if the secret stands without a key, as in a plain text or a list; return None without a secret.
     """
     if isinstance(value, Mapping):
         for key, inner in value.items():
@@ -125,7 +127,13 @@ _redacted_label = lru_cache(maxsize=256)(_redacted)
 
 
 class _Secrets(NamedTuple):
-    """The secrets that the environment contained at one time; ``named`` maps their values to replacements, longest first."""
+    """The secrets that the environment contained when it was read.
+
+    Attributes:
+        environment: A copy of the environment, to notice changes; None if it has to be read every time.
+        names: The number of variables that :func:`name_secret` had been called for.
+        named: Pairs of a secret value and its replacement ``$NAME``, the longest value first.
+    """
 
     environment: object
     names: int
@@ -136,10 +144,10 @@ _known: _Secrets | None = None
 
 
 def _secrets() -> _Secrets:
-    """Return the current secrets of the environment.
+    """Return the secrets that the environment contains now.
 
-    Reading the whole environment for each id from a provider would take as long as all other work on a call, so it is read
-    again only after a change. Without ``_data``, which only CPython has, it is read every time.
+    The environment is read again only if it has changed, since :func:`redacted` is called for each id from a provider. On
+    interpreters other than CPython a change cannot be noticed, and it is read every time.
     """
     global _known  # noqa: PLW0603 - what was read of the one environment
     held, known, names = getattr(os.environ, "_data", None), _known, len(_named)

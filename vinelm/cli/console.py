@@ -177,10 +177,13 @@ def _wrapped(head: str, cells: Sequence[str]) -> str:
 
 
 def _widest(heads: Sequence[str], cells: Sequence[Sequence[str]], piece: re.Pattern[str]) -> list[int]:
-    """Return for each column the width of the widest text in its heading and cells that cannot be broken, in terminal
-    characters.
+    """Return for each column the width, in terminal characters, of the longest text in its heading and cells that is never
+    broken.
 
-    ``piece`` matches a text that cannot be broken.
+    Args:
+        heads: The heading of each column.
+        cells: The cells of each column.
+        piece: Matches a text that is never broken, such as a word or a number.
     """
     from rich.cells import cell_len
 
@@ -229,8 +232,9 @@ def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
     """Show progress bars on stderr, unless ``quiet`` is true or stderr is not a terminal.
 
     Yields:
-        ``advance(done, total, title, detail=None)``: updates the bar with that title, which the first call adds.
-        ``detail`` is the short text next to it, by default the two numbers.
+        ``advance(done, total, title, detail=None)``: sets the bar with this title to ``done`` of ``total``; a new title adds a
+            bar.
+        ``detail`` is the short text next to the bar, by default the two numbers.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn

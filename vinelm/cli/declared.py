@@ -111,13 +111,14 @@ def _written(names: Collection[str], found: re.Match[str]) -> str:
 def declared(
     function: str, *left_out: str, only: Collection[str] = (), **written: tuple[str, Any]
 ) -> Callable[[Command], Command]:
-    """Return a decorator that adds an option for each keyword of a verb.
+    """Return a decorator that adds an option to a command for each keyword of a public function.
 
     Args:
-        function: ``module:name`` of the verb.
+        function: ``module:name`` of the function.
         *left_out: Keywords that cannot be given as text, or that the command declares itself.
         only: The keywords to declare. If empty, all keywords that are not left out are declared.
-        **written: Keywords that this command declares differently: names and placeholder, and the parser of the value.
+        **written: For keywords that this command declares differently: a pair of the option's names with placeholder, and the
+            parser of its value.
     """
     made: list[Any] = []
     keywords = keywords_of(function)

@@ -97,7 +97,7 @@ def objective_in(given: dict[str, Any], *, is_open: bool = False) -> Any:
 
     Args:
         given: The options by keyword; the objective's options are removed.
-        is_open: Whether the objective may be missing; the result is then None.
+        is_open: Whether to return None if none of these options is set. Otherwise a missing target is an error.
     """
     bounds = {name: given.pop(name) for name in BOUNDS}
     unset = all(value == UNSET.get(name) for name, value in bounds.items())

@@ -108,14 +108,18 @@ class LazyGroup(SuggestingGroup):
                 formatter.write_dl(rows)
 
     def nearest(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the commands with this name in subgroups. If there are none, return the subcommands with the most similar
-        names.
+        """Return the commands called ``name`` in subgroups, as ``GROUP NAME``. If there are none, return the subcommand of the
+        most similar name, if any.
         """
         groups = [group for group in map(partial(self.get_command, ctx), GROUPS) if isinstance(group, click.Group)]
         return [f"{group.name} {name}" for group in groups if name in group.commands] or super().nearest(ctx, name)
 
     def with_file(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the command lines to suggest if a file was given as the command: an application, a trie or a store."""
+        """Return the command line to suggest if the first argument is a file instead of a command: an application, a trie or a
+        store.
+
+        The list is empty for any other argument.
+        """
         file = args[0]
         reader = {TRIE: "plan --show", STORE: "store info"}.get(what_is(file) or "")
         if _APPLICATION.match(file):
@@ -124,10 +128,11 @@ class LazyGroup(SuggestingGroup):
 
 
 def _keep_apart(command: click.Command) -> None:
-    """Make a command, or all commands of a group, keep its data apart from other output on stdout. This applies to all
-    commands, because nearly every command may run the application's code.
+    """Change a command, or all commands of a group, so that only its own data reaches stdout while it runs, and the
+    application's prints go to stderr.
 
-    Click prints help and usage before a command starts, to the real stdout.
+    This applies to all commands, because nearly every command may run the application's code. Help and usage are printed to the
+    real stdout before a command starts.
     """
     for one in command.commands.values() if isinstance(command, click.Group) else ():
         _keep_apart(one)

@@ -31,7 +31,7 @@ ENDED = {
 def show(result: ProfileResult, store: ObservationStore, *, max_error: float | None) -> None:
     """Print the cost by model, depth and stage, the coverage, the savings, and the next command.
 
-    ``max_error`` is the profile's option; None if it was not given.
+    ``max_error`` is the ``--max-error`` that the user gave to the profile; None without it.
     """
     from vinelm.reports.store_text import shown_lines
     from vinelm.traces.store.shown import ShownRows
@@ -72,7 +72,7 @@ def show(result: ProfileResult, store: ObservationStore, *, max_error: float | N
 def _show_next(result: ProfileResult, store: ObservationStore, max_error: float | None) -> None:
     """Print the next command: `vinelm estimate`, or how to continue if there are too few results to estimate.
 
-    ``max_error`` is the profile's option; None if it was not given.
+    Print nothing if the run was broken off. ``max_error`` is the ``--max-error`` that the user gave; None without it.
     """
     from vinelm.api.certainty import shortfall
     from vinelm.api.estimation import MAX_ERROR
@@ -173,7 +173,9 @@ def _show_judge_price(found: RunForecast) -> None:
 
 
 def print_forecast(found: RunForecast, *, as_json: bool) -> None:
-    """Print the forecast of a run: its expected results and cost, and its needs compared with what is left of the budgets."""
+    """Print the forecast of a run: calls, results, cost and hours, and then what its goal needs compared with what is left of
+    the budgets.
+    """
     forecast, needs, batches = found.run, found.needs, found.batches
     if as_json:
         facts = {"workflow": found.workflow.name, "is_simulated": found.is_simulated, "dry_run": True}
@@ -233,7 +235,11 @@ def _show_batches(batches: BatchApiForecast, stopped_by: str) -> None:
 
 
 def _show_needs(needs: Needs) -> None:
-    """Print the dollars, calls, requests and results that the requested coverage needs, next to the numbers that are left."""
+    """Print a table of the dollars, calls, requests and results that the profile's goal needs (low, middle and high estimate),
+    and how many of each are left.
+
+    Then print whether the budget suffices.
+    """
     left_usd = "no budget" if needs.left_usd is None else usd(needs.left_usd)
     left_calls = "no budget" if needs.left_calls is None else f"{needs.left_calls:,}"
     rows = [
@@ -254,14 +260,16 @@ def _show_needs(needs: Needs) -> None:
 
 
 def _goal(needs: Needs) -> str:
-    """Return the goal that the printed needs refer to, in a few words."""
+    """Return the goal of a profile in a few words: a coverage, or all single models on all requests."""
     if needs.coverage is None:
         return "all single models on all requests"
     return f"{percent(needs.coverage)} coverage"
 
 
 def _show_race(needs: Needs) -> None:
-    """Print the cost of comparing the single models."""
+    """Print the estimated cost of the first phase, in which every single model answers the same requests; print nothing if it
+    costs nothing.
+    """
     needed = needs.race_usd
     if needed is None or needed.high == 0.0:
         return
@@ -275,7 +283,9 @@ def _whole(one: ForecastInterval) -> tuple[str, str, str]:
 
 
 def _plain(one: Forecast | Needs) -> dict[str, Any]:
-    """Return the fields as plain JSON types. An interval becomes an object whose keys name its limits."""
+    """Return the fields as plain JSON types. An interval becomes an object with a key for each of its numbers, such as ``low``
+    and ``high``.
+    """
     return {field.name: _named(getattr(one, field.name)) for field in fields(one)}
 
 

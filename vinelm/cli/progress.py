@@ -42,8 +42,9 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
 
 
 def at_step(text: str, *, after: ThrottledReporter | None = None) -> None:
-    """Print which step of a long command begins. Before that, ``after`` reports the last progress of the previous step, except
-    on a terminal.
+    """Print ``text``, the title of the step of a long command that begins now.
+
+    First, unless stderr is a terminal, ``after`` prints the previous step's last progress, which it may have held back.
     """
     if after is not None:
         after.last()
@@ -76,12 +77,11 @@ def show_single_models(found: SingleModels, *, err: bool = False) -> None:
 
 
 class RateEstimate:
-    """The speed of this run in calls per second, and its estimated remaining time ``eta_s`` in seconds, which is None until
-    there is progress.
+    """Estimates a run's speed in calls per second, and the remaining time ``eta_s`` in seconds; None until there is progress.
 
     Args:
-        started_s: When the run started, in seconds of the clock.
-        share: The progress at that time, a fraction in [0, 1] (:func:`share`).
+        started_s: When this run started, in seconds of the clock.
+        share: The progress that earlier runs had reached by then, a fraction in [0, 1] (:func:`share`).
     """
 
     def __init__(self, started_s: float, share: float) -> None:
@@ -98,8 +98,8 @@ class RateEstimate:
 
 
 def share(now: Progress) -> float:
-    """Return how much of a limit is used up, a fraction in [0, 1], for the limit that will be reached first: coverage, budget
-    or the next interim check.
+    """Return how much of the run is done, a fraction in [0, 1]: the highest of the used fractions of the target coverage, the
+    budget and the cost at the next interim check.
     """
     shares = [now.coverage / (now.target or 1.0)]
     if now.budget_usd:
@@ -144,7 +144,9 @@ def _event(now: Progress, rate: RateEstimate) -> None:
 
 
 class ThrottledReporter:
-    """Reports progress at most once every ``every_s`` seconds, and always reports the last progress."""
+    """Reports progress at most once every ``every_s`` seconds; the last progress that was held back is reported by
+    :meth:`last`.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.report: Callable[[Progress, RateEstimate], None] = lambda now, rate: None
@@ -169,7 +171,7 @@ class ThrottledReporter:
             self.report(now, self._rate)
 
     def last(self) -> None:
-        """Report the last progress if it has not been reported. This is not needed on a terminal."""
+        """Report the latest progress if it was held back. On a terminal nothing is reported."""
         if self._pending is not None and self._rate is not None and self.every_s >= _EVENT_S:
             self.report(self._pending, self._rate)
             self._pending = None

@@ -25,14 +25,14 @@ else:
 
 
 class Quantity(_OfFloat):
-    """A finite number with a unit, at least 0.
+    """A parameter type for a finite number with a unit, at least 0.
 
     Args:
         name: The quantity's name in help and completions.
         read: Parses a text as a number, or raises :class:`ValueError`.
         forms: The accepted notations, for the error message.
-        most: The largest value.
-        unit: The value that the command receives for an input of 1.
+        most: The largest number that the user may enter.
+        unit: The factor by which the parsed number is multiplied for the command.
     """
 
     def __init__(

@@ -25,12 +25,12 @@ _CLEARED = "\r\x1b[2K"
 
 
 class AtWork:
-    """The activity line of one command. Thread-safe.
+    """The activity line of one command, which shows that a command without output is still working. Thread-safe.
 
     Args:
         title: The current work, such as ``vinelm estimate a.db``.
         show: Replaces the text of the activity line on a terminal; None if stderr is not a terminal.
-        log: Writes a line to a log.
+        log: Writes a line to a log; used if ``show`` is None.
         clock: Returns the time in seconds.
     """
 
@@ -48,7 +48,10 @@ class AtWork:
         self._next_log_s, self._holds, self._is_shown = FIRST_LOG_S, 0, False
 
     def tick(self) -> None:
-        """Show that the command is working, if nothing has been printed for long enough."""
+        """Redraw the activity line on a terminal, or write a line to the log, if nothing has been printed for long enough.
+
+        Do nothing while a code block draws on the terminal. Lines in a log become rarer with time.
+        """
         with self._lock:
             now_s = self._clock()
             silent_s, elapsed_s = now_s - self._heard_s, now_s - self._began_s
@@ -71,13 +74,15 @@ class AtWork:
             self._is_shown = False
 
     def rename(self, title: str) -> None:
-        """Change the title of the work, and count its seconds from 0 again."""
+        """Change the title of the current work, and count the work's seconds from 0 again."""
         with self._lock:
             self._title, self._began_s, self._next_log_s = title, self._clock(), FIRST_LOG_S
 
     def hold(self, change: int) -> None:
-        """Add ``change`` to the number of code blocks that draw on the terminal: +1 when a block starts, -1 when it ends. The
-        activity line is hidden while the number is above 0.
+        """Add ``change`` to the number of code blocks that currently draw on the terminal: +1 when a block starts, -1 when it
+        ends.
+
+        The activity line is hidden while the number is above 0.
         """
         with self._lock:
             self.make_way()

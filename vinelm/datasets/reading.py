@@ -40,8 +40,8 @@ def unfolded(row: Mapping[str, Any], where: str) -> Unfolded | None:
     of other tables, all columns are inputs.
 
     LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``), Langfuse's
-    items ``input`` and ``expectedOutput`` or ``expected_output``. Objects are split into their keys; any other value gets the
-    name of its part of the row.
+    items ``input`` and ``expectedOutput`` or ``expected_output``. Each key of an object becomes an input or label; any other
+    value becomes one under its column's name.
 
     Raises:
         DatasetError: A key is both in the input and in the reference.
@@ -77,8 +77,9 @@ def _keys(value: Any, name: str) -> dict[str, Any]:
 
 
 def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row with columns ``inputs.KEY`` and ``outputs.KEY`` grouped into objects again, for exports with flattened
-    objects.
+    """Return a row with its columns ``inputs.KEY`` and ``outputs.KEY`` grouped into objects ``inputs`` and ``outputs`` again.
+
+    A row without such columns is returned unchanged.
     """
     if not any(isinstance(name, str) and name.startswith(("inputs.", "outputs.")) for name in row):
         return row
@@ -160,7 +161,9 @@ class Columns:
 
 
 def value_at(row: Mapping[str, Any], column: str, where: str) -> Any:
-    """Return a row's value of a column or nested path. Raise :class:`DatasetError` if the row lacks it."""
+    """Return the row's value in a column, or at a path such as ``outputs.answer``. Raise :class:`DatasetError`, which names
+    ``where``, if the row lacks it.
+    """
     if column in row:
         return row[column]
     found: Any = row
@@ -197,8 +200,8 @@ class RequestSet:
     Attributes:
         path: The file or folder.
         requests: The requests.
-        labels: Keys that the graph must not see.
-        places: The position of each request in the file, for errors.
+        labels: Keys of the requests' data that the graph must not see.
+        places: The position of each request in the file, such as ``row 12``, for error messages.
     """
 
     path: Path
@@ -279,8 +282,14 @@ def _records(path: Path) -> Iterator[Record]:
 def _request(
     row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str, place: str | None
 ) -> tuple[Request, tuple[str, ...]]:
-    """Return the request in a row, and the keys that are hidden from the graph. Without an id column, the request's id is
-    ``place``, or, if that is None, a digest of the row.
+    """Return the request in a row, and the keys that are hidden from the graph.
+
+    Args:
+        row: The row.
+        parts: The inputs and labels that the row's format defines.
+        columns: The columns that the user selected; they take precedence.
+        where: The row's position in error messages.
+        place: The request's id if the row has no id column; None uses a digest of the row.
     """
     whole: dict[str, Any] = {**decoded(row), **parts.inputs, **parts.labels}
     inputs = {str(key): value for key, value in parts.inputs.items()}

@@ -20,7 +20,7 @@ CONTEXT = 512
 
 
 def served(path: str) -> Any:
-    """Start and return a server for a GGUF file, on a free port of the loopback interface."""
+    """Return a running llama.cpp server for a GGUF file, on a free port of the loopback interface."""
     import xllamacpp
 
     given = xllamacpp.CommonParams()

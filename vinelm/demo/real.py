@@ -120,7 +120,7 @@ def _addresses() -> Iterator[list[str]]:
 
 
 def _whole(weights: _Weights, folder: Path) -> Path:
-    """Return the path of a model's weights as one file in ``folder``, to which the files of its packages are joined.
+    """Write a model's weights to one file in ``folder``, joined from the files of its Python packages, and return its path.
 
     Raises:
         ConfigError: The weights cannot be read, or are not the expected ones.

@@ -112,16 +112,18 @@ def against_today(
     decision: Decision | None = None,
     cap_usd: float | None = None,
 ) -> Verdict:
-    """Compare a plan with the current setup, both served on requests that were not used to choose the plan.
+    """Return the verdict on whether to switch from one model on every call to a plan, from results on requests that did not
+    choose the plan.
 
     The verdict follows the same rule as every verdict of VineLM.
 
     Args:
-        plan: The plan.
-        today: The current setup: one model.
+        plan: The plan's results.
+        today: The results of the current setup: one model.
         groups: The group of each request; the results of requests of one group depend on each other.
-        beside: Other policies that are listed with the plan and the current setup.
-        decision: The plan chosen on all results for the same objective.
+        beside: Other policies that are listed with the plan and the current setup, but not tested.
+        decision: The plan that all results would choose for the same objective, which the verdict describes; None describes
+            ``plan``.
         cap_usd: The cost limit per request, in dollars, for which the plan was made.
     """
     own = _compared(plan, today, groups)
@@ -160,7 +162,9 @@ def _compared(plan: DemoPolicy, today: DemoPolicy, groups: Sequence[str]) -> Com
 
 
 def _halves(requests: Sequence[Request], group: Callable[[str], str], seed: int) -> Iterator[list[Request]]:
-    """Yield both halves of the requests. Whole groups are assigned to a half by a hash of the group's name and the seed."""
+    """Yield the first and then the second half of the requests. Groups of requests stay whole; a hash of group name and seed
+    decides their half.
+    """
     names = dict.fromkeys(group(request.id) for request in requests)
     order = sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
     first = set(order[::2])
@@ -216,8 +220,8 @@ class _Application:
         return cls(workflow=workflow, annotated=annotated, vine=vine, app=build_graph(workflow, vine))
 
     def objective(self, subject: Subject) -> Objective:
-        """Return the objective to maximize accuracy with a single plan, at a fraction of the current setup's cost as estimated
-        from the results.
+        """Return the objective: the highest accuracy of a single plan (no mixture) within a fraction of the current setup's
+        estimated cost.
         """
         return Objective(maximize="accuracy", max_cost_usd=subject.share * self._today(subject).path_cost_usd, mix=False)
 
@@ -226,9 +230,10 @@ class _Application:
         return self.vine.served_planner().plan(self.objective(subject))
 
     def policies(self, subject: Subject) -> Iterator[_Policy]:
-        """Yield the policies to compare: each model alone, the best fixed plan within the cost limit, and VineLM's plan.
+        """Yield the policies to compare: each model alone, the best fixed plan within the cost limit, VineLM's plan and, if the
+        subject asks for it, the cheapest plan of equal accuracy.
 
-        A single model is called once, because it would only repeat its recorded answer.
+        A single model is called once per request, because it would only repeat its recorded answer.
         """
         for model in self.annotated.trie.models:
             yield _Policy(model, "in_use" if model == subject.today else "model", self._along({"path": (model,)}))

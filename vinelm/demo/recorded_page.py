@@ -35,8 +35,8 @@ def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iter
 
     Args:
         found: The result.
-        most_models: The maximum number of single models in the table: the current setup's, and the most accurate models that no
-            other model beats. None allows all models.
+        most_models: The maximum number of single models: the current setup's model first, then the most accurate of those that
+            no other model beats. None lists all models.
     """
     models = found.models
     if most_models is not None and len(models) > most_models:
@@ -67,9 +67,8 @@ def sentence(found: RecordedResult) -> str:
 
 
 def open_question(found: RecordedResult) -> str | None:
-    """Return a sentence on the cheapest plan with the current setup's predicted accuracy, which the demo does not prove.
-
-    None if the demo did not test such a plan.
+    """Return a sentence on the result of the cheapest plan whose predicted accuracy is the current setup's; None if the demo
+    did not run such a plan.
     """
     if found.equal is None:
         return None
@@ -88,7 +87,7 @@ def _points(plan: ComparedPlan) -> str:
 
 
 def bought(found: RecordedResult) -> str:
-    """Return one sentence on the results that the plan is based on."""
+    """Return one sentence on how many results the plan is based on, and what they cost."""
     return f"The plan rests on {sum(found.profiled.counts):,} answers for {usd(found.profiled.spent_usd)}."
 
 

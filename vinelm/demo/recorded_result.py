@@ -30,10 +30,11 @@ class Subject:
     Attributes:
         workflow: Returns the workflow; the answers of its ``models`` are recorded.
         today: The current setup: the model that the application is assumed to run on every call.
-        share, share_words: The maximum cost of VineLM's plan, as a fraction of the current setup's cost, and the same in words.
+        share: The maximum cost of VineLM's plan, as a fraction of the current setup's cost.
+        share_words: ``share`` in words.
         coverage: The profile's coverage, as a fraction of the cost of profiling everything.
-        group: Returns a request's group: requests of one group depend on each other, so they stay in the same half.
-        noun: A word for the requests.
+        group: Returns the group of a request id: requests of one group depend on each other, so they stay in the same half.
+        noun: What a request is in this table, in the plural.
         replayed: A sentence on what is replayed.
         real: A sentence on what is real and what is computed.
         chosen: A sentence on why this table was chosen and where to look next.
@@ -91,7 +92,7 @@ class DemoPolicy:
 
     Attributes:
         name: The policy's name in tables.
-        role: The kind of policy, which sets its place and colour.
+        role: The kind of policy, such as ``"in_use"`` for the current setup; it decides the colour in charts.
         served: The results, in the same order of requests for all policies.
     """
 
@@ -131,15 +132,16 @@ class RecordedResult:
 
     Attributes:
         subject: The description of the table.
-        profiled: The profile.
-        models: Each model alone: the current setup's model first, then the others from the most to the least expensive.
-        fixed: The best fixed plan within the same cost limit; None if no fixed plan meets it.
-        vinelm: VineLM's plan.
+        profiled: The result of the profile.
+        models: The results of each model alone: first the current setup's model, then the others from the most to the least
+            expensive.
+        fixed: The results of the best fixed plan within the same cost limit; None if no fixed plan meets it.
+        vinelm: The results of VineLM's plan.
         found: The verdict on VineLM's plan, listed with the single models and the best fixed plan.
         equal: The verdict on the cheapest plan with the current setup's predicted accuracy; None if not requested.
         annotated: The trie estimated from all results, with the verdict.
         decision: The plan that was chosen on all results.
-        groups: The group of each request.
+        groups: The group of each request, in the order of the policies' results.
         store, trie, page: The observation store, the annotated trie and the report.
     """
 
@@ -174,10 +176,10 @@ class RecordedResult:
 
 
 def mean_over_groups(values: FloatArray, groups: Sequence[str]) -> Interval:
-    """Return the mean with its 95 % interval, for values that depend on each other within groups.
+    """Return the mean of ``values`` with its 95 % interval, where values of the same group depend on each other.
 
-    Uses the linearized (cluster-robust) variance of a ratio, which is the sum of the values divided by their number, with sums
-    by group.
+    ``groups`` has the group of each value. The interval uses the cluster-robust variance: deviations from the mean are added up
+    within each group first.
     """
     names, of = np.unique(groups, return_inverse=True)
     mean = float(values.mean())

@@ -41,10 +41,10 @@ replicas are level by then.
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """The gate's record of one replica.
+    """What a :class:`ReplicaGate` has recorded about one replica.
 
     Attributes:
-        limiter: the rate limiter of its engine.
+        limiter: the rate limiter of the replica's engine.
         in_flight: number of this gate's calls that the replica is serving.
         failures: number of consecutive failed attempts.
         rests_until_s: until when the replica is avoided after a failure, in seconds of the gate's clock.
@@ -59,7 +59,7 @@ class Replica:
     sent: dict[int, None] = field(default_factory=dict)
 
     def note(self, points: Sequence[int]) -> None:
-        """Record the prompt of a call that the replica serves, by digests of its beginnings, and forget older prompts."""
+        """Record that the replica was sent a prompt with these digests of its beginnings. Keep only the latest digests."""
         for point in points:
             self.sent.pop(point, None)
         self.sent.update(dict.fromkeys(points))
@@ -88,7 +88,7 @@ class PromptPriority:
 
     @property
     def engine(self) -> str | None:
-        """The replica that another component prefers, such as a pin of the fleet; None without a preference."""
+        """The name of the engine that another component prefers, such as the fleet's policy; None without a preference."""
         found: str | None = getattr(self._priority, "engine", None)
         return found
 
@@ -111,7 +111,7 @@ class SupposedCalls:
         random.
 
         Args:
-            heard: the number of calls that other processes reported, by engine; a new mapping after each round.
+            heard: the number of calls in the other processes' last reports, by engine; a new mapping begins a new round.
             rank: number of processes before this process; if 0, the estimate is 0.
         """
         if heard is not self._heard:
@@ -147,20 +147,23 @@ class ReplicaPermit:
         self._permit.settle(tokens)
 
     def ended(self, *, failed: bool) -> None:
-        """Record whether the attempt failed because of the replica. After such a failure the replica is avoided for a while."""
+        """Record the end of the attempt. If ``failed`` is true, the replica was at fault and is avoided for a while."""
         self._gate._note_end(self.replica, failed)
 
     def free(self) -> None:
-        """Free the place on the replica for the next call."""
+        """End the attempt's use of the replica, so that the next call may start there."""
         self._turn.end()
 
 
 @dataclass(slots=True, order=True)
 class _Waiting:
-    """A call in the queue. Calls are ordered by ``key``, the arrival time reduced according to the priority.
+    """A call in the queue of a replica group. Calls are ordered by ``key``, the arrival time reduced according to the priority.
 
-    ``turns`` are the call's places in the engines' queues, ``admitted`` the future of its permit. ``has_left`` is True once the
-    call has ended or its caller no longer waits.
+    Attributes:
+        turns: its place in the queue of each replica's engine, by the replica's index; empty unless it is the group's first
+            call.
+        has_left: True once the call has ended or its caller no longer waits.
+        admitted: the future of the permit with which the call is sent.
     """
 
     key: float
@@ -217,8 +220,8 @@ class ReplicaGate:
 
     @property
     def limits(self) -> RateLimits:
-        """The sum of all replicas' limits. A limit that a replica lacks is missing in the sum, too. Slot numbers exist only
-        within one replica.
+        """The sum of all replicas' limits; a limit that any replica lacks is None. The sum states no slots, whose numbers are
+        only unique within one replica.
         """
         return RateLimits(
             requests_per_min=self._sum("requests_per_min"), tokens_per_min=self._sum("tokens_per_min"),
@@ -316,7 +319,11 @@ class ReplicaGate:
                 heapq.heappop(self._line)
 
     def _starts(self, waiting: _Waiting) -> bool:
-        """Start the first call of the queue if a replica has room, and return whether the call has left the queue."""
+        """Start the first call of the queue if a replica has room.
+
+        Return True if the call has left the queue: it was started, or failed because no replica can ever have room for it.
+        Return False if it must wait.
+        """
         if self._asking is not waiting:
             if self._asking is not None:  # it was overtaken, or has left
                 self._asking.withdraw()
@@ -363,11 +370,14 @@ class ReplicaGate:
         return sorted(usable, key=lambda place: (cost(place)[0], not pinned[place], -warm[place], cost(place)))
 
     def _warm(self, waiting: _Waiting, usable: Sequence[int], calls: Sequence[int]) -> list[int]:
-        """Return, for each replica, the number of tokens at the beginning of the call's prompt that the replica was sent
-        before.
+        """Return, for each replica, how many tokens at the beginning of the call's prompt the replica was sent before.
 
-        It is 0 if they are few, or if the replica is busy. ``calls`` has the estimated number of calls of each replica, this
-        call included, and ``usable`` the indices of the replicas that may be used.
+        The number is 0 for a replica that is busy or not usable, or if it is too small a part of the prompt.
+
+        Args:
+            waiting: The call.
+            usable: The indices of the replicas that may be used.
+            calls: The estimated number of calls of each replica, this call included.
         """
         found, prompt = [0] * len(calls), waiting.priority
         if isinstance(prompt, PromptPriority) and prompt.tokens:
@@ -386,8 +396,8 @@ class ReplicaGate:
 
 
 def _seen(admitted: asyncio.Future[ReplicaPermit]) -> None:
-    """Retrieve the error of a future, because asyncio warns of unretrieved errors. The caller gets this error in another
-    way.
+    """Read the error of a future, because asyncio warns of errors that are never read. The waiting caller gets the same error
+    as an exception.
     """
     if not admitted.cancelled():
         admitted.exception()
@@ -395,7 +405,7 @@ def _seen(admitted: asyncio.Future[ReplicaPermit]) -> None:
 
 @runtime_checkable
 class LimitsGroups(Protocol):
-    """A backend that chooses the replica for each call to a replica group."""
+    """A backend with replica groups, whose gates choose the replica for each call."""
 
     @property
     def replica_gates(self) -> Mapping[str, ReplicaGate]:

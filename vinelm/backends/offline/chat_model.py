@@ -42,8 +42,9 @@ def request_of(call: CallContext, provider: str) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """The model and the call that one chat model object belongs to. It appears in no repr, since a trace must not show a
-    request's labels.
+    """What a chat model object answers with: the source of its answers, the model and the call's context.
+
+    It is left out of the object's ``repr``, which may appear in traces, because the request's labels must not.
     """
 
     source: AnswerSource
@@ -60,7 +61,9 @@ class OfflineChatModel(BoundChatModel):
 
     @classmethod
     def bound(cls, source: AnswerSource, model: Model, call: CallContext) -> Self:
-        """Create the chat model for one execution of a step."""
+        """Return the chat model for one execution of a step, which answers from ``source`` as ``model`` in the context
+        ``call``.
+        """
         return bound_instance(cls, _Binding(source, model, call))
 
     @property
@@ -149,7 +152,7 @@ class OfflineChatModel(BoundChatModel):
 class _OfflineCall:
     """One call, as a context manager that reports the call's usage and settles its permit exactly once, however the call ends.
 
-    Leaving the block raises :class:`CallError` if the answer is a failure.
+    Leaving the block raises :class:`CallError` if the usage names a failure.
 
     Attributes:
         said: the answer's text and tool calls.
@@ -243,8 +246,10 @@ def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[fl
 
 
 def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[ToolCall]]:
-    """Return the text and the tool calls of the model's next message. If ``text`` is not a script of tool calls, it is returned
-    unchanged.
+    """Return the text and the tool calls of the model's next message.
+
+    If ``text`` is a JSON script of tool calls and a final answer, the message is the first call that was not made since the
+    last human message. Once all were made, it is the final answer. Any other ``text`` is returned without tool calls.
     """
     script = _script(text)
     if script is None:
@@ -257,7 +262,9 @@ def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[Too
 
 
 def said_chars(text: str) -> int:
-    """Return the number of characters billed for a text; for a script of tool calls, the average per message."""
+    """Return the number of characters billed for an answer. For a script of tool calls, which takes several messages, return
+    the mean number per message.
+    """
     script = _script(text)
     return len(text) if script is None else len(text) // (len(script["calls"]) + 1)
 

@@ -38,13 +38,24 @@ REPEAT_KIND_SHARE = 0.7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """One simulated model. Its answer is right if its margin is above 0.
+    """One simulated model. Its answer is right if the margin is above 0.
 
-    The margin is ``ability`` - sum of ``weakness`` × the skill demanded, plus random effects drawn once per question (shared by
-    all models), per question and ``family``, per question and model (``persistent_sd``), and per call (``fresh_sd``).
-    ``reasoning_tokens`` is the median number of tokens written (and billed) before the answer, ``latency_sigma`` the standard
-    deviation of the log of its speed. ``kinds`` has the weights of its types of error (default 1). Prices are dollars per
-    million tokens. ``shaped_like`` names the real model that it imitates.
+    The margin is ``ability``, minus the sum over skills of ``weakness`` times the demanded skill, plus random effects. These
+    are drawn once per question (shared by all models), per question and ``family``, per question and model (``persistent_sd``),
+    and per call (``fresh_sd``).
+
+    Attributes:
+        shaped_like: The real model that it imitates.
+        family: The group of models whose errors are alike.
+        ability: The margin on a question that demands no skill, without random effects.
+        weakness: How much each demanded skill lowers the margin, by skill.
+        family_sd, persistent_sd, fresh_sd: Standard deviations of the random effects.
+        kinds: The relative frequency of its types of error; a type that is missing has 1.
+        ttft_s: The time to first token in seconds.
+        tokens_per_s: The speed of writing.
+        latency_sigma: The standard deviation of the logarithm of its speed.
+        reasoning_tokens: The median number of tokens written (and billed) before the answer.
+        input_usd, output_usd: Prices in dollars per million tokens.
     """
 
     shaped_like: str

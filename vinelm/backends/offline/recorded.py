@@ -176,7 +176,9 @@ class RecordedBackend:
 
 
 def _count(row: Row, column: str | None, where: str) -> int | None:
-    """Return the token count in a column of the row, or None if the table has none; ``where`` names the row in errors."""
+    """Return the token count in a column of the row; None without a column, or if the row's value is empty. ``where`` names the
+    row in errors.
+    """
     return None if column is None or row[column] is None else as_count(row[column], column, where)
 
 

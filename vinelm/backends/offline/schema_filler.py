@@ -186,8 +186,9 @@ def _matching(pattern: str, least: int) -> str:
 
 
 def _pieces(parsed: Any) -> Iterator[str]:
-    """Yield a matching text for each piece of a parsed pattern. A set gives its first character, and a repeat its minimum
-    number of copies.
+    """Yield a short text for each element of a parsed regular expression; joined together they match it.
+
+    A character set gives its first character, and a repeat its minimum number of copies, but at least one.
     """
     for kind, value in parsed:
         name = str(kind)

@@ -95,8 +95,14 @@ _lasting = lru_cache(maxsize=65_536)(normal)
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The task of a model in one execution of a step. Random effects that are drawn per question and model also depend on
-    ``name``; ``ease`` is added to the margin that decides whether the answer is right.
+    """What a simulated model has to do in one execution of a step.
+
+    Attributes:
+        writer: Writes right and wrong answers.
+        request: The request to answer.
+        name: The request's id, with the stage if each stage has a separate task. It seeds all random effects except the
+            question's hardness.
+        ease: Is added to the margin that decides whether the answer is right: an easier task has a larger value.
     """
 
     writer: AnswerWriter
@@ -106,10 +112,11 @@ class _Task:
 
 
 class SimulatedBackend:
-    """Simulates answers as a function of (seed, request, prefix). They are the same on every machine and in any order of calls.
+    """Simulates answers as a function of the seed, the request and the models that the request has called so far (the prefix).
 
-    Only the length of the prompt matters, for token counts and latency. The workflow runs and scores the text that ``writer``
-    writes. After an answer with a visible error, the next answer is slightly more likely to be right.
+    They are the same on every machine and in any order of calls. Only the length of the prompt matters, for token counts and
+    latency. The workflow runs and scores the text that ``writer`` writes. After an answer with a visible error, the next answer
+    is slightly more likely to be right.
 
     With a :class:`~vinelm.requests.workflow.StagedWriter` each stage has a separate task: a model may be weak at one stage and
     strong at another, but a hard request is hard at all stages.
@@ -171,9 +178,10 @@ class SimulatedBackend:
         return text, _usage(behaviour, model, names, counts)
 
     def _cached(self, model: Model, before: Sequence[str], tokens_in: int) -> int | None:
-        """Return the number of prompt tokens that the previous call left in the cache; None if the model has no prompt cache.
+        """Return how many tokens of a prompt are in the prompt cache, which only the request's previous call can have filled.
 
-        ``before`` has the models of the request's earlier calls.
+        Returns None if the model has no prompt cache, and 0 if that call used another model or engine. ``before`` has the
+        models of the request's earlier calls, ``tokens_in`` is the prompt's length in tokens.
         """
         share = model_options(model, *OPTIONS).get("cached_share")
         if share is None:
@@ -194,7 +202,10 @@ class SimulatedBackend:
         return task.writer.right(task.request, rng) if kind is None else task.writer.wrong(task.request, kind, rng)
 
     def _error(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str | None:
-        """Return the type of error in the answer of the last model of ``prefix``; None if the answer is right."""
+        """Return the type of error in the last model's answer; None if the answer is right.
+
+        ``prefix`` has the models that the request has called so far, the answering model last.
+        """
         margin = self._margin(task, behaviour, model_id) + behaviour.fresh_sd * normal(self._seed, task.name, *prefix, "fresh")
         if margin > 0.0 or (margin > -FEEDBACK_GAIN and self._saw_error(task, prefix[:-1])):
             return None
@@ -299,10 +310,10 @@ def _checked_rate(rate: object, what: str) -> float:
 
 
 class TextWriter:
-    """Writes the label as the right answer, and a different text as a wrong answer.
+    """Writes the right answer from the dataset's label, and a different text as a wrong answer.
 
-    Requests with a longer row of the dataset are harder. ``answer_key`` is the column with the label, ``kinds`` are the types
-    of wrong answer.
+    Requests whose row of the dataset has more characters are harder. ``answer_key`` is the column with the label, ``kinds`` are
+    the types of wrong answer.
     """
 
     kinds: Sequence[str] = ("near_miss", "off_topic")
@@ -316,14 +327,14 @@ class TextWriter:
         return {"length": min(1.0, chars / 1000.0)}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the label as text. Raise :class:`DatasetError` if the row has no label."""
+        """Return the right answer: the label of the request, as text. Raise :class:`DatasetError` if the row has no label."""
         if self._key not in request.data:
             raise DatasetError(f"request {request.id!r}: the row has no {self._key!r}: name its label in answer_key")
         return str(request.data[self._key])
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return a number near the label, or the label's letters shuffled, for the kind "near_miss"; otherwise an unrelated
-        answer.
+        """Return a wrong answer: for the kind "near_miss" a number near the label, or the label's letters shuffled; otherwise
+        an unrelated text.
         """
         label = self.right(request, rng)
         if kind == "near_miss":
@@ -347,8 +358,9 @@ def _near(label: str, rng: random.Random) -> str:
 
 
 def _writer_for(settings: ProviderSettings) -> AnswerWriter:
-    """Return the workflow's own writer, or a :class:`TextWriter` over its label; raise :class:`ConfigError` if it has
-    neither.
+    """Return the workflow's own answer writer, or else a :class:`TextWriter` that writes each request's label.
+
+    Raise :class:`ConfigError` if no workflow is given, or if it has no writer and its rows lack the column of the right answer.
     """
     workflow = settings.workflow
     if workflow is None:

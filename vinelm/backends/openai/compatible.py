@@ -116,7 +116,9 @@ def _give_back(messages: Sequence[BaseMessage], sent: list[dict[str, Any]]) -> N
 
 
 def _taken_apart(said: Any) -> str:
-    """Remove the reasoning from the content parts of a server's answer, and return the reasoning."""
+    """Change a server's answer in place so that its content is text without reasoning, and return the reasoning; "" without
+    reasoning.
+    """
     if not isinstance(said, dict):
         return ""
     thoughts = next((said[key] for key in _THOUGHTS if isinstance(said.get(key), str)), "")

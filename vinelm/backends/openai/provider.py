@@ -76,7 +76,7 @@ class OpenAIProvider(Provider):
         return chat
 
     def base(self, model: Model) -> str | None:
-        """Return the URL of the API; None for OpenAI's own servers."""
+        """Return the entry's ``api_base``, the URL of the API; None for OpenAI's own servers."""
         return model.api_base
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
@@ -105,7 +105,9 @@ class OpenAIProvider(Provider):
         return OpenAIBatches()
 
     def keeps_by_key(self, model: Model) -> bool:
-        """Return whether the server is OpenAI's own. Other servers may not know the parameter ``prompt_cache_key``."""
+        """Return whether requests may have the parameter ``prompt_cache_key``: True for OpenAI's own servers, since others may
+        not know it.
+        """
         return model.api_base is None
 
 

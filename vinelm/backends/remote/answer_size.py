@@ -43,7 +43,10 @@ def _bound(response: Any) -> None:
 
 
 class _Bounded:
-    """A decoder that limits the decoded size of a response: httpx decodes a response all at once, its successor in pieces."""
+    """Wraps an HTTP client's decompressor, and raises an error once a response has grown too large.
+
+    Handles decoders that return all bytes at once (httpx) and decoders that return pieces (its successor).
+    """
 
     def __init__(self, inner: Any, response: Any) -> None:
         self._inner, self._response = inner, response
@@ -97,7 +100,9 @@ class BoundedSession:
         return getattr(self._inner, name)
 
     def send(self, request: Any) -> Any:
-        """Send a request as botocore's own session does, and limit the answer."""
+        """Send a request as botocore's own session does. Reading the answer raises an error once it is too large or too
+        late.
+        """
         is_stream, request.stream_output = request.stream_output, True  # so that nothing is read before it is bounded
         answer = self._inner.send(request)
         answer.raw.enforce_content_length = True

@@ -136,8 +136,8 @@ class RemoteBackend:
         return bound_instance(RemoteChatModel, binding, inner.kept)
 
     def inner(self, entry: Model) -> InnerChat:
-        """Return the chat model of an entry with its options, which is made only once. Raise :class:`ConfigError` if it cannot
-        be made.
+        """Return the chat model of an entry. It is made once for each entry name and options. Raise :class:`ConfigError` if it
+        cannot be made.
         """
         key = (entry.name, repr(entry.options))
         if (made := self._chats.get(key)) is not None:
@@ -163,7 +163,14 @@ class RemoteBackend:
         return twin
 
     def _batched(self, binding: CallBinding, gate: BatchGate, unit: BatchedUnit) -> CallBinding:
-        """Return the binding for a call in a batch, which costs half the price, is tried once, and has no time limit."""
+        """Return ``binding`` changed so that its calls go in batches: half the price, one attempt, no rate limit and no time
+        limit.
+
+        Args:
+            binding: The settings of direct calls.
+            gate: The queue of calls that wait for their batches.
+            unit: The run that makes the calls.
+        """
         assert self.batch_api is not None
         model, batch_api = binding.model, self.batch_api
         price = model.price.in_batches(halves_cache=batch_api.halves_cache)
@@ -198,8 +205,9 @@ class RemoteBackend:
 
     @property
     def prompt_admissions(self) -> Mapping[str, PromptAdmission]:
-        """The :class:`PromptAdmission` of each model whose prompts are cached (``cache_points``). A profiler with worker
-        processes keeps them in its main process.
+        """The :class:`PromptAdmission` of each model whose prompts are cached (``cache_points``), by the model's name.
+
+        With worker processes, the main process keeps these objects and admits the workers' calls.
         """
         return self._prompts
 

@@ -108,7 +108,7 @@ class KeepsBatches(Protocol):
         """Return the records of the batches that have no answers yet."""
 
     def provider_ids(self) -> frozenset[str]:
-        """Return the ids of all batches that are known to be submitted."""
+        """Return the providers' ids of all recorded batches that are known to be submitted."""
 
     def calls_of(self, batch_id: int) -> Sequence[str]:
         """Return the digests of a batch's calls."""
@@ -183,10 +183,15 @@ class _Call:
 
 @dataclass(eq=False)
 class _Polled:
-    """An open batch, the time of its next poll, and the interval until the poll after that.
+    """An open batch and the times of its polls, in seconds of ``time.monotonic()``.
 
-    ``since_s``: when this process began to wait. ``misses``: the number of consecutive searches in which the provider did not
-    list the batch.
+    Attributes:
+        batch: the record of the batch.
+        provider_id: the provider's id of the batch; None while it is not known whether the batch was submitted.
+        due_s: when the next poll is due.
+        step_s: the interval between the next poll and the poll after that.
+        since_s: when this process began to wait for the batch.
+        misses: the number of consecutive searches in which the provider did not list the batch.
     """
 
     batch: OpenBatch
@@ -241,10 +246,12 @@ class BatchGate:
 
     @contextmanager
     def unit(self, cell: Cell, *, is_batched: bool, again: BatchedUnit | None = None) -> Iterator[BatchedUnit]:
-        """Register the run that takes place inside the block; ``cell`` has its request's id and the models of its path.
+        """Count one more run while the block is executed, and yield the object that identifies the run's calls.
 
-        ``is_batched`` is False if calls are made directly, so that their latency is measured. ``again`` is the unit of an
-        earlier run of the same request, which is continued.
+        Args:
+            cell: the request's id and the models of the run's path.
+            is_batched: whether the run's calls go in batches. False makes calls directly, so that their latency is measured.
+            again: the object of an earlier run of the same request, which is continued; None for a new run.
         """
         unit = again or BatchedUnit(cell)
         token = UNIT.set(unit if is_batched else None)
@@ -299,7 +306,10 @@ class BatchGate:
         return call.answer
 
     def find(self, digest: str) -> tuple[bool, Mapping[str, Any] | None]:
-        """Return whether the records have a batch with the call, and the call's answer; None while it has none."""
+        """Return whether a recorded batch contains the call, and the call's answer.
+
+        The answer is None if no batch contains the call, or if its batch has no answers yet.
+        """
         found = self._records.find(digest)
         return found is not None, json.loads(found[1]) if found is not None and found[1] is not None else None
 
@@ -446,7 +456,11 @@ class BatchGate:
         polled.due_s = time.monotonic() + polled.step_s
 
     def _search(self, polled: _Polled, model: Model, api: BatchApi) -> None:
-        """Find out whether a batch was submitted if only our own record of it exists."""
+        """Search the provider's list for a recorded batch that may not have been submitted.
+
+        If the batch is found, store its id. If it was certainly never submitted, delete its record and queue its waiting calls
+        again. Otherwise the next poll searches again.
+        """
         batch = polled.batch
         # Before the search: everything sent earlier must then be in the list.
         is_settled = time.monotonic() - polled.since_s >= self._times.settle_s
@@ -484,9 +498,10 @@ class BatchGate:
             _settle(call, json.loads(texts[call.digest]))
 
     def _dearest(self, name: str, said: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the most expensive of a provider's results ``said`` for one call; any answer is preferred to a failure.
+        """Return the result to use if a provider reports several results ``said`` for one call: the most expensive answer.
 
-        ``name`` is the model's name. If the cost of an answer is unknown, the result is marked ``uncounted``.
+        If there is no answer, return a failure, preferably one that may be billed. If several results include an answer of
+        unknown cost, the key ``uncounted`` makes the call count at its maximum cost. ``name`` is the model's name.
         """
         if len(said) == 1:
             return said[0]
@@ -565,10 +580,10 @@ def unread(name: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the batch's results ``found``, pairs of a call's name and its result.
+    """Return the results ``found`` of a batch, as pairs of a call's name and its result.
 
-    If they have fewer answers than ``succeeded``, the number that the provider reports, the failed calls are marked as
-    possibly billed.
+    ``succeeded`` is the number of answers that the provider reports. If ``found`` has fewer answers, all failed calls are
+    marked as possibly billed; otherwise the results are unchanged.
     """
     answered = {name for name, answer in found if "body" in answer}
     if not isinstance(succeeded, int) or succeeded <= len(answered):
@@ -577,7 +592,9 @@ def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any)
 
 
 def _read(api: BatchApi, model: Model, body: Mapping[str, Any]) -> float | None:
-    """Return an answer's cost in dollars: infinite if the answer states no token counts, None if the body is not an answer."""
+    """Parse an answer's body and return its cost in dollars at batch prices. It is infinite if the answer states no token
+    counts, None if the body is not an answer.
+    """
     try:
         message: Any = api.parsed(model, body).generations[0].message
         counts = counts_of(message.usage_metadata)
@@ -612,7 +629,7 @@ def _parts(calls: Sequence[_Call], api: BatchApi) -> Iterator[list[_Call]]:
 
 
 def _unsigned(value: Any) -> Any:
-    """Return the content of a request without the provider's signatures on earlier reasoning."""
+    """Return a copy of a request's body without earlier reasoning and without the provider's signatures on it."""
     if isinstance(value, Mapping):
         return {key: _unsigned(inner) for key, inner in value.items() if key not in _SIGNED}
     if isinstance(value, list | tuple):

@@ -49,7 +49,7 @@ class AttemptBound:
     def of(cls, prompt: str, *, max_tokens: int, links: int = 0, **asked: bool) -> AttemptBound:
         """Return the bound for a prompt with ``links`` links to attachments and an answer of at most ``max_tokens`` tokens.
 
-        ``asked`` sets the other fields.
+        ``asked`` are the fields from ``writes_cache`` on, by name.
         """
         tokens_in = len(prompt.encode("utf-8", "surrogatepass")) + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links
         return cls(tokens_in, max_tokens, **asked)
@@ -66,8 +66,8 @@ class AttemptBound:
 
 
 def links_in(messages: Sequence[BaseMessage]) -> int:
-    """Return the number of a prompt's parts that are stored elsewhere (links, file ids). Parts sent inline are measured by
-    their bytes instead.
+    """Return the number of attachments in a prompt that are stored elsewhere (links, file ids), so that their length is
+    unknown.
     """
     return sum(_is_link(part) for message in messages if isinstance(message.content, list) for part in message.content)
 

@@ -95,7 +95,10 @@ class CallCache:
         return said
 
     def keep(self, digest: str, said: str) -> None:
-        """Store ``said``, the text form of a call's answer. If the cache fails, the answer is not stored."""
+        """Store the answer of a call under the call's digest; ``said`` is the answer as text (see :func:`kept_text`).
+
+        If the cache fails, nothing is stored.
+        """
         if time.monotonic() < self._alone_until_s:
             return
         with self._surviving(), self._writes:
@@ -103,7 +106,7 @@ class CallCache:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """If the block raises an error, log it and stop using the cache for a while. The owner's cache may raise any error."""
+        """Catch and log any error that the cache raises in the block, and stop using the cache for a while."""
         try:
             yield
         except Exception as error:
@@ -118,8 +121,9 @@ class CallCache:
     # -- what the cache saves ----------------------------------------------------------------------------------------
 
     def count(self, where: tuple[str, str], *, asked: int = 0, hits: int = 0) -> None:
-        """Add to the number of calls of a (stage, model), the pair ``where``, and to the number of those that the cache
-        answered.
+        """Add ``asked`` calls, of which the cache answered ``hits``, to the counts of ``where``, a pair (stage, model).
+
+        Old calls count less: both counts are halved whenever the number of calls reaches :data:`FORGET`.
         """
         with self._lock:
             counts = self._counts.setdefault(where, [0.0, 0.0])

@@ -79,7 +79,11 @@ November 2026. For other models this is learnt from their first refusal."""
 class OwnSettings(Protocol):
     """An application's own chat model and the settings that the application gave it.
 
-    ``entry`` is the name of its catalog entry, ``max_tokens`` its limit on an answer; None if the application sets no limit.
+    Attributes:
+        inner: the chat model.
+        entry: the name of its catalog entry.
+        settings: the settings by name.
+        max_tokens: the maximum number of tokens of an answer; None if the application sets no limit.
     """
 
     inner: InnerChat
@@ -249,11 +253,12 @@ class RemoteChatModel(BoundChatModel):
                 yield piece
 
     def raw(self, request: ModelRequest, sender: Sends) -> AsyncGenerator[RawPiece]:
-        """Make one attempt by ``sender`` and yield its pieces; it is metered, rate-limited and reported like any other call.
+        """Make one attempt by ``sender`` and yield the parts of the answer as raw bytes. It is metered, rate-limited and
+        reported like any other call.
 
         Args:
             request: the request that the sender makes.
-            sender: makes the attempt; its pieces are :class:`~vinelm.backends.remote.meter.RawPiece`.
+            sender: makes the attempt; it yields :class:`~vinelm.backends.remote.meter.RawPiece` objects.
         """
         bound: CallBinding = self.binding
         call = replace(bound.call, on_exchange=None)
@@ -264,7 +269,10 @@ class RemoteChatModel(BoundChatModel):
     def _account(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, is_handed_out: bool
     ) -> _Account:
-        """Return the account of one call. ``is_handed_out``: whether the caller asks for a stream and gets every piece."""
+        """Return a new :class:`_Account` that makes and meters one call.
+
+        ``is_handed_out`` states whether the caller asks for a stream and gets every piece.
+        """
         bound: CallBinding = self.binding
         options = dict(kwargs)
         if bound.call.on_prompt is not None:
@@ -472,14 +480,17 @@ class _Account:
         self._raise_call()
 
     def _hold(self, piece: Piece) -> None:
-        """Store a piece of the answer before the time is checked, so that a complete answer is used even if it is late."""
+        """Store a part of the answer, if parts are kept. This comes before the time limit is checked, so that a complete answer
+        is used even if it is late.
+        """
         if self._keeps:
             self._held.append(piece)
 
     def _handed(self, piece: Piece, *, is_token: bool) -> ChatGenerationChunk:
-        """Return a piece of the answer as a chunk, for the caller of a stream.
+        """Convert a part of the answer to a chunk for the caller of a stream, and return it.
 
-        If the piece has output (``is_token``), the call is not repeated from now on, since the caller sees it.
+        ``is_token`` tells whether the part has model output. From then on the call is not repeated, since the caller has seen
+        the output.
         """
         if is_token:
             self._metered.hand_out()
@@ -498,8 +509,9 @@ class _Account:
         return PromptPriority(bound.call.priority, *points_of(shape_of(parts, b"")))
 
     def _admission(self) -> tuple[RateLimiter, PromptCall]:
-        """Return the rate limiter of an attempt, and the prompt's description for the prompt cache, which is empty if the model
-        has none.
+        """Return the rate limiter for an attempt, and the description of its prompt for the prompt cache.
+
+        The description is empty if the model has no prompt cache, or if the application marks the prompt itself.
         """
         bound = self._bound
         if bound.call.on_gate is not None:
@@ -511,7 +523,7 @@ class _Account:
         return bound.rate_limiter, _NO_CACHE
 
     def _placed(self, prompt: PromptCall) -> ModelRequest:
-        """Return the request as sent, with cache marks and the number of the server slot that should serve it."""
+        """Return the request to send: with cache marks, and with the number of the server's slot if one is assigned."""
         request, slot = self._marked(prompt), self._bound.call.slot
         number = None if slot is None else slot()
         if number is None:
@@ -531,14 +543,17 @@ class _Account:
         return request
 
     def _tokens(self) -> int:
-        """Return the estimated number of tokens that rate limits count until the real number is known."""
+        """Return the number of tokens that rate limits count for a call until the real number is known: the estimated prompt
+        and the longest answer.
+        """
         return estimate_tokens(self._prompt_chars) + self._bound.model.max_tokens
 
     @contextmanager
     def _attempt(self, ticket: RatePermit) -> Iterator[Model]:
-        """Run one attempt inside the block, and yield the catalog entry that serves it.
+        """Make one attempt inside the block, and yield the catalog entry (for a replica group, the replica) to which it goes.
 
-        ``ticket`` is the permit of the rate limits. At the end, record a failure, and report the used tokens to the permit.
+        An error of the block is recorded as the attempt's failure and not raised. At the end, ``ticket``, the permit of the
+        rate limiter, gets the number of used tokens.
         """
         bound, metered = self._bound, self._metered
         self._last = None
@@ -564,7 +579,11 @@ class _Account:
                 ticket.ended(failed=self._last is not None and self._last.kind in REPLICA_FAULTS)
 
     def _failed(self, error: Exception) -> AttemptFailed | None:
-        """Return the failure that an attempt's exception means, or None if the answer is complete nevertheless."""
+        """Return the failure that an exception during an attempt stands for, or None if the answer had arrived completely
+        before it.
+
+        Raise the exception again if it is one of VineLM's own.
+        """
         seen = self._metered.seen
         if isinstance(error, VineLMError):  # raised by VineLM, or by an inner model
             self._last = AttemptFailed("unknown", "not the model's", may_be_billed=seen.has_begun)
@@ -647,10 +666,10 @@ class _Account:
     # -- equal calls: see vinelm.backends.remote.equal_calls ---------------------------------------------------------
 
     def _waited(self, *, leads: bool) -> str | None:
-        """Return the stored answer of an equal call once no such call is in flight; None if there is none, or the wait took too
-        long.
+        """Wait until no equal call is in flight, and return the answer that is then stored.
 
-        With ``leads``, this call is then made if there is no answer, and equal calls wait for it.
+        Return None if there is no answer, if calls are not compared, or after the longest wait. If ``leads`` is true and there
+        is no answer, equal calls from then on wait for this call; after the longest wait they do not.
         """
         try:
             with self._joined_to(leads=leads) as future:
@@ -670,9 +689,11 @@ class _Account:
 
     @contextmanager
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
-        """Yield a future of an equal call's answer, or None if calls are not compared. If the block fails, stop waiting.
+        """Yield a future of an equal call's answer, or None if this call is not compared with others. An error in the block
+        ends the waiting.
 
-        With ``leads``, this call is made if the answer is None, and equal calls wait for it.
+        The future's result is None if there is no answer. If ``leads`` is true, this call is then the one to make, and later
+        equal calls wait for it.
         """
         if self._equal is None or self._digest is None:
             yield None
@@ -695,7 +716,9 @@ class _Account:
             raise
 
     def _take(self, said: str | None) -> None:
-        """Answer this call with the answer of an equal call, if there is one."""
+        """If ``said`` is the stored answer of an equal call, use it as this call's answer and usage; if it is None, do
+        nothing.
+        """
         if said is not None:
             self._answer, usage = answer_in(said)
             waited_s = max(self._bound.call.clock.now() - self._metered.asked_s, 0.0)
@@ -707,7 +730,7 @@ class _Account:
 
     @contextmanager
     def _owed(self) -> Iterator[None]:
-        """Inside the block, let the guard know whether an earlier run already paid for this call. Such a call is never
+        """Tell the guard inside the block whether an earlier run already paid for this call, since such a call is never
         refused.
         """
         token = OWED.set(self._bound.is_owed)
@@ -774,7 +797,9 @@ def _loop_runs() -> bool:
 
 
 def _served_by(model: Model, ticket: RatePermit) -> Model:
-    """Return the catalog entry to which an admitted attempt is sent."""
+    """Return the catalog entry to which an admitted attempt is sent: the replica that the permit ``ticket`` names, or the model
+    itself.
+    """
     return model.replica(getattr(ticket, "replica", 0)) if isinstance(model, ReplicaGroup) else model
 
 

@@ -35,8 +35,8 @@ class EventLoopClients(Generic[S, A]):
         _LIVE.add(self)
 
     def _start(self) -> None:
-        """Start without clients. Also called in a forked child, because locks may be held and connections belong to the
-        parent.
+        """Create the lock and empty pools of clients: for a new object, and again in a forked child, whose connections belong
+        to the parent.
         """
         self._lock = threading.Lock()
         self._sync: tuple[S, Callable[[], None]] | None = None

@@ -59,8 +59,10 @@ _STRICT_IDS = frozenset({"anthropic", "bedrock", "openai", RESPONSES})
 
 
 def carried_to(chat: BaseChatModel, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the conversation in a form that this chat model's provider accepts; it is unchanged if all answers in it are the
-    provider's own.
+    """Return the conversation in a form that this chat model's provider accepts.
+
+    Answers of other providers lose everything but text and tool calls. The messages are unchanged if all answers are the
+    provider's own, except for tool-call ids that the provider would refuse.
     """
     if not any(isinstance(one, AIMessage | ToolMessage) for one in messages):
         return list(messages)  # there is no answer yet

@@ -56,7 +56,7 @@ class Deadline:
 
 
 class _Here(threading.local):
-    """The deadline of the current step in this thread."""
+    """The deadline of the attempt that this thread is working on; None outside of an attempt."""
 
     deadline: Deadline | None = None
 
@@ -67,7 +67,7 @@ _TASK_ENDS_AT: ContextVar[float] = ContextVar("the end of the attempt that a cor
 
 @contextmanager
 def task_deadline(ends_at: float) -> Iterator[None]:
-    """Set the deadline of a coroutine's attempt, in monotonic seconds, for :func:`check_time`."""
+    """Set the deadline that :func:`check_time` checks in a coroutine inside the block, in ``time.monotonic()`` seconds."""
     before = _TASK_ENDS_AT.set(ends_at)
     try:
         yield
@@ -76,8 +76,9 @@ def task_deadline(ends_at: float) -> Iterator[None]:
 
 
 def check_time(late: type[Exception]) -> None:
-    """Raise the error ``late`` if the attempt's time is over. Work between two waits calls this, because it has no other time
-    limit.
+    """Raise an error of the class ``late`` if the deadline of the current attempt has passed.
+
+    It is called during work between two waits, which no other time limit ends.
     """
     deadline = _HERE.deadline
     if time.monotonic() > (_TASK_ENDS_AT.get() if deadline is None else deadline.ends_at):
@@ -254,7 +255,9 @@ def _left(timeout: float | None, late: type[Exception]) -> float | None:
 
 
 def _strike() -> None:
-    """Record that the deadline, or a shorter limit of the SDK, has ended a wait."""
+    """Set ``has_struck`` of this thread's :class:`Deadline` if that deadline has passed; do nothing if a shorter limit of the
+    SDK ended the wait.
+    """
     deadline = _HERE.deadline
     if deadline is not None and time.monotonic() >= deadline.ends_at:
         deadline.has_struck = True
@@ -269,8 +272,9 @@ def _is_address(host: str) -> bool:
 
 
 def _beside(connect: Callable[[], Any], timeout_s: float) -> Any:
-    """Return a connection that is opened in a thread. Raise ``TimeoutError`` after the time limit, and close the connection if
-    it is opened later.
+    """Call ``connect`` in a thread, wait for the connection and return it.
+
+    Raise ``TimeoutError`` after ``timeout_s`` seconds; the connection is then closed as soon as it is opened.
     """
     made = beside(connect, name="vinelm connection")
     try:

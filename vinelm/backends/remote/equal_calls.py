@@ -44,7 +44,9 @@ class KeepsCalls(Protocol):
         """Return the stored answer of a call; None if it is missing or too old."""
 
     def keep(self, digest: str, said: str) -> None:
-        """Store ``said``, the text form of a call's answer, durably."""
+        """Store the answer of a call durably under the call's digest; ``said`` is the answer as text (see
+        :func:`kept_text`).
+        """
 
 
 class RecordedCalls(Protocol):
@@ -61,8 +63,9 @@ class RecordedCalls(Protocol):
         """A summary of the recorded calls in one line."""
 
     def answers(self, catalog: Catalog) -> Iterable[tuple[str, str]]:
-        """Yield the :func:`recorded_digest` and the :func:`recorded_text` of each call, once for each entry of its model in the
-        catalog.
+        """Yield pairs (:func:`recorded_digest`, :func:`recorded_text`) for each recorded call.
+
+        A call whose model has several entries in the catalog gives a pair for each of these entries.
         """
 
 
@@ -77,8 +80,10 @@ class NothingKept:
 
 
 class EqualCalls:
-    """Finds answers to repeatable calls: stored answers, and answers of calls in flight. Thread-safe, and safe across event
-    loops.
+    """Finds answers to repeatable calls (temperature 0, or a deterministic stage): stored answers, and answers of calls in
+    flight.
+
+    Thread-safe, and safe across event loops.
 
     Attributes:
         kept, has_recorded: See the arguments.
@@ -86,7 +91,7 @@ class EqualCalls:
 
     Args:
         kept: The stored answers.
-        deterministic: Stages whose calls are repeatable at any temperature; may grow.
+        deterministic: Stages whose calls are repeatable at any temperature; stages may be added later.
         has_recorded: Whether answers of a trace are stored, too, under :func:`recorded_digest`. They are used for equal prompts
             at any temperature.
     """
@@ -115,9 +120,10 @@ class EqualCalls:
         return is_there
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
-        """Return a future of the answer to a call: the stored answer, or that of an equal call in flight.
+        """Return a future of the answer to a call: the stored answer, or the answer of an equal call in flight.
 
-        Its result is None if there is neither. If ``leads`` is true, the caller must then make the call and :meth:`end` it.
+        The future's result is None if there is neither. Then a caller with ``leads`` must make the call and call :meth:`end`,
+        while a caller without ``leads`` has only looked for an answer.
         """
         future: Future[str | None] = Future()
         with self._lock:
@@ -139,9 +145,9 @@ class EqualCalls:
         return future
 
     def end(self, digest: str, said: str | None) -> None:
-        """End a call that leads: store its answer ``said`` and pass it to all waiting calls.
+        """End a call that was made for all equal calls: store its answer ``said`` and pass it to the waiting calls.
 
-        If ``said`` is None, the call has no answer, and the first waiting call that can lead is made instead.
+        If ``said`` is None, the call has no answer, and the first waiting call that asked with ``leads`` is made instead.
         """
         try:
             if said is not None:
@@ -224,10 +230,10 @@ def _class_of(inner: InnerChat) -> str:
 
 
 def _is_told(inner: InnerChat) -> bool:
-    """Return whether the settings as text determine which model answers.
+    """Return whether the text form of an inner chat model's settings determines which model answers.
 
-    True for LangChain's packages and the catalog's models. A class of the application may hold a function or a loaded model,
-    which has no text form, so that two different objects may seem to have equal settings.
+    True for chat models of LangChain's packages and of the catalog. False for a class of the application with a setting that
+    has no text form, such as a function: two such objects may differ although their texts are equal.
     """
     home = _class_of(inner).partition(".")[0]
     if home == "vinelm" or (home.startswith("langchain_") and home != "langchain_core"):
@@ -236,7 +242,7 @@ def _is_told(inner: InnerChat) -> bool:
 
 
 def _set(inner: InnerChat) -> dict[str, Any]:
-    """Return the inner chat model's settings that have a text form, without clients and keys."""
+    """Return the inner chat model's settings by name. Clients, keys and values without a text form are left out."""
     return {name: one for name, value in vars(inner.given).items() if name not in KEPT and (one := _plain(value)) is not None}
 
 
@@ -248,7 +254,10 @@ def _plain(value: Any) -> Any:
 
 
 def _is_cold(inner: InnerChat, request: ModelRequest) -> bool:
-    """Return whether a call has temperature 0, whether the call or the chat model sets it."""
+    """Return whether a call has temperature 0: as set by the call or, if it sets none, by the chat model.
+
+    False if neither sets a temperature, or if the model refuses the setting.
+    """
     if "temperature" in request.dropped:
         return False
     places = [request.options, *(request.options.get(name) for name in _PLACES)]

@@ -136,7 +136,10 @@ _MOST_LINKS = 32
 
 
 class SettingRefused(AttemptFailed):
-    """A model's refusal of a setting in :data:`DROPPED`. The model refuses before it does any work, so nothing is billed."""
+    """The refusal of one optional setting, such as the temperature, that can be left out (see :data:`DROPPED`).
+
+    The model refuses before it does any work, so nothing is billed.
+    """
 
     def __init__(self, setting: str, detail: str) -> None:
         super().__init__("malformed", detail, is_final=True, may_be_billed=False)
@@ -144,7 +147,7 @@ class SettingRefused(AttemptFailed):
 
 
 def end_failure(reason: str) -> FailureKind | None:
-    """Return the failure that a finish reason means, or None for a normal end.
+    """Return the kind of failure that a finish reason stands for; None if the answer ended normally.
 
     An unknown reason counts as a failure of the server, because half an answer must not count as a whole answer.
     """
@@ -278,9 +281,11 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
 
 
 def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
-    """Return the HTTP status of an exception, the body of the error, and whether the error came in place of an answer.
+    """Return the HTTP status of a server's error, the object that describes the error, and whether it came in place of an
+    answer.
 
-    ``chain`` has the exception and its causes. The status is None if none of them states it.
+    ``chain`` has the exception and its causes. Errors without an HTTP status are taken to come in place of an answer; the
+    status is then a number in the object, or None.
     """
     body = next((found for link in chain if (found := _body(link))), {})
     for link in chain:
@@ -297,7 +302,10 @@ def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
 
 
 def _body(link: Any) -> Mapping[str, Any]:
-    """Return the object that describes the error, unwrapped from ``{"error": {...}}``, a list, or a text."""
+    """Return the object with which a server or an SDK describes an error, taken out of ``{"error": {...}}`` or a list.
+
+    A plain text becomes ``{"message": text}``. The object is empty if the exception ``link`` has no description.
+    """
     for given in (getattr(link, "body", None), getattr(link, "details", None), _of_botocore(link)):
         found = given[0] if isinstance(given, list) and given else given
         if isinstance(found, str) and found:
@@ -328,7 +336,9 @@ def _code(value: Any) -> str:
 
 
 def _setting(body: Mapping[str, Any], text: str) -> str | None:
-    """Return the setting in :data:`DROPPED` that a refusal names, or None."""
+    """Return the name of the setting that a refusal complains about, if it is one of :data:`DROPPED` (settings that can be left
+    out); None otherwise.
+    """
     given = body.get("param")
     if isinstance(given, str) and given.partition(".")[0] in DROPPED:
         return given.partition(".")[0]

@@ -43,27 +43,29 @@ class InnerChat:
     """A chat model that is called for one catalog entry. Thread-safe.
 
     Args:
-        chat: the chat model, as its owner (the application) made it or as its catalog entry describes it.
-        remake: makes another chat model with the same settings, for another event loop; None if only its owner can make one.
+        chat: the chat model, as the application made it or as the catalog entry describes it.
+        remake: makes another chat model with the same settings, for another event loop; None if only the application can do so.
         like: the inner chat model of which this is a copy. Both share what is learnt about refused settings and costs.
+        entry_max_tokens: the answer limit in tokens of the catalog entry; None if the calls set the limit themselves.
 
     Attributes:
         given: the original chat model.
-        kept: its settings that LangChain itself defines.
-        is_asynchronous: whether synchronous calls run on an event loop if :meth:`in_time` returns None. False if the owner has
-            set only a synchronous client, or the model has no asynchronous one.
-        has_asynchronous: whether it has an asynchronous client at all; otherwise calls run in threads.
-        wants_stream: whether its owner has set it to stream even calls that ask for a whole answer.
+        kept: the chat model's settings that LangChain itself defines, by name.
+        is_asynchronous: whether synchronous calls run on an event loop if :meth:`in_time` returns None. False if the
+            application
+            has set only a synchronous client, or the model has no asynchronous one.
+        has_asynchronous: whether the chat model has an asynchronous client at all; otherwise calls run in threads.
+        wants_stream: whether the application has set the chat model to stream even calls that ask for a whole answer.
         states_reasons: for which answers a finish reason is always given, so that a missing reason means a cut-off answer:
             streamed ones (True), whole ones (False), or both.
-        refused: settings that it has refused in this process.
-        answers: number of answers that each of its calls asks for.
-        speaks: whether its answers may be audio.
+        refused: names of settings that the model has refused in this process.
+        answers: number of answers that each call asks for.
+        speaks: whether answers may be audio.
         stored: number of parts of each prompt that are stored at the provider.
-        own: its settings that are sent with each call or affect the call's cost.
-        body_limit: the answer limit that its owner sets in the request's body, which overrides any field; None without a limit.
-        rate: the observed cost of its calls as a multiple of its price; costs of further calls are reserved at this rate.
-        entry_max_tokens: the answer limit in tokens of its catalog entry; None if the calls set the limit themselves.
+        own: the chat model's settings that affect the cost of a call, by name.
+        body_limit: the answer limit that nested settings put into the request's body, which overrides any field; None without a
+            limit.
+        rate: the highest observed cost of a call as a multiple of its price; costs of further calls are reserved at this rate.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class InnerChat:
         return self._rates[0]
 
     def saw_rate(self, rate: float) -> None:
-        """Record a call's cost as a multiple of its price; :attr:`rate` is the highest so far."""
+        """Raise :attr:`rate` to ``rate``, the cost of a call as a multiple of its price, if that is higher."""
         self._rates[0] = max(self._rates[0], rate)
 
     def streams(self, tools: Any) -> bool:
@@ -114,12 +116,14 @@ class InnerChat:
         return self._loops.sync()[0]
 
     def in_time(self) -> BaseChatModel | None:
-        """Return the chat model for a call in this thread if a deadline ends each of its waits; None otherwise."""
+        """Return the chat model for a synchronous call in this thread. Return None if no deadline can end its waits, so that
+        the call must run elsewhere.
+        """
         chat, is_bound = self._loops.sync()
         return chat if is_bound else None
 
     async def here(self) -> BaseChatModel:
-        """Return the chat model for a call on the current event loop."""
+        """Return the chat model whose connections belong to the running event loop."""
         return await self._loops.asynchronous()
 
     def close(self) -> None:
@@ -140,8 +144,10 @@ def _for_this_loop(
 def _for_threads(
     chat: BaseChatModel, remake: Callable[[], BaseChatModel] | None
 ) -> tuple[tuple[BaseChatModel, bool], Callable[[], None]]:
-    """Return the chat model for synchronous calls, whether a deadline ends each wait, and a function that closes its
-    connections.
+    """Prepare a chat model for synchronous calls.
+
+    Returns:
+        A pair of the chat model and whether a deadline ends each of its waits; and a function that closes its connections.
     """
     one = one_attempt(chat)
     is_packages = type(chat)._generate.__module__.startswith(("langchain_", "vinelm."))  # an owner's class may wait elsewhere
@@ -221,8 +227,9 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
 def with_own_connections(
     chat: BaseChatModel, *, is_async: bool, follow_redirects: bool = True
 ) -> tuple[BaseChatModel, Any | None]:
-    """Return a copy of the chat model with a separate HTTP client, and the client. If no separate client is needed, return the
-    chat model itself and None.
+    """Return a copy of the chat model with a separate HTTP client, and that client.
+
+    If its owner has set an HTTP client, or the package has no replaceable client, return the chat model itself and None.
     """
     if getattr(chat, "root_async_client", None) is not None:
         root_name, leaf, given = ("root_async_client", "async_client", "http_async_client") if is_async else _SYNC_NAMES
@@ -281,8 +288,8 @@ def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
 
 
 def _like(client: Any, **options: Any) -> Any:
-    """Return a copy of the OpenAI client with other options, for the same account. A plain copy would read the account from the
-    environment.
+    """Return a copy of the OpenAI client with other options, for the same organization and project, which a plain copy would
+    read from the environment.
     """
     made = client.with_options(**options)
     made.organization, made.project = client.organization, client.project

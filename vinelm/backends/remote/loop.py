@@ -84,11 +84,11 @@ def iterated(pieces: AsyncGenerator[T]) -> Generator[T]:
 
 
 def threaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Generator[T]:
-    """Run a synchronous generator in a separate thread and yield its items. Raise :class:`AttemptFailed` (timeout) after
-    ``timeout_s`` seconds.
+    """Run a synchronous generator in a separate thread and yield its items.
 
-    This is for chat models without an asynchronous client. A thread cannot be stopped. After its caller has left, its result is
-    dropped, and the thread ends with the next piece or at the socket's own time limit.
+    Raise :class:`AttemptFailed` (timeout) ``timeout_s`` seconds after the start. A thread cannot be stopped, so it then runs
+    on: it ends with the next item or at the socket's own time limit, and that item is dropped. This is for chat models without
+    an asynchronous client.
     """
     arrived: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
     wanted, leave = _in_a_thread(pieces, arrived.put)
@@ -149,11 +149,15 @@ def late(timeout_s: float, *, may_be_billed: bool = True) -> AttemptFailed:
 def _in_a_thread(
     pieces: Callable[[], Generator[T]], put: Callable[[tuple[T | None, BaseException | None]], None]
 ) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Run a generator in a thread, in the caller's context. The generator produces one item per request, and never runs ahead
-    of its reader.
+    """Run a generator in a separate thread, in the caller's context. It produces an item only when one is asked for.
 
-    Returns a function that requests the next item, and a function that makes the thread stop. ``StopIteration`` means that the
-    generator has ended. ``put`` is called with each item, or with the exception that ended the generator.
+    Args:
+        pieces: starts the generator.
+        put: called with (item, None) for each item, and with (None, exception) at the end; ``StopIteration`` means that the
+            generator is exhausted.
+
+    Returns:
+        A function that asks for the next item, and a function that makes the thread stop.
     """
     wanted, is_left = threading.Semaphore(0), threading.Event()
 

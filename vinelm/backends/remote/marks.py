@@ -21,7 +21,7 @@ _OWN_MARKS = ("cache_control", "cachePoint")
 def prompt_parts(request: ModelRequest) -> list[str]:
     """Return the text of each tool and of each message, in the order in which a cache reads them: tools, system, conversation.
 
-    Empty if the application has placed marks itself, so that its prompt stays unchanged.
+    Empty if the prompt already contains cache marks of the application, so that it stays unchanged.
     """
     prompt = request.prompt
     if any(mark in prompt for mark in _OWN_MARKS):
@@ -39,9 +39,10 @@ class Marks(ABC):
     """Marks the parts of a prompt that one provider should cache."""
 
     def placed(self, request: ModelRequest, marks: Collection[int]) -> tuple[list[BaseMessage], Mapping[str, Any]]:
-        """Return the request's messages and options with cache marks, where marks are possible.
+        """Return the request's messages and options with cache marks at the given parts; parts that cannot be marked are left
+        as they are.
 
-        ``marks`` are the indices of the :func:`prompt_parts` at whose end a mark is wanted.
+        ``marks`` has the indices of the parts, in the list of :func:`prompt_parts`, that end a prefix to cache.
         """
         tools, messages = list(request.options.get("tools") or ()), list(request.messages)
         places = [place for place, _ in _in_order(messages)]
@@ -58,7 +59,7 @@ class Marks(ABC):
 
     @abstractmethod
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
-        """Return the tools with a mark on the tool at this index."""
+        """Return the tools with a cache mark on the tool at the index ``place``."""
 
     @abstractmethod
     def after_block(self, blocks: list[Any]) -> list[Any]:
@@ -79,7 +80,7 @@ class ControlMarks(Marks):
     """Anthropic's cache marks. A mark is a field of the marked block."""
 
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
-        """Return the tools with a mark on the tool at this index."""
+        """Return the tools with a cache mark on the tool at the index ``place``."""
         return [{**tool, "cache_control": {"type": "ephemeral"}} if at == place else tool for at, tool in enumerate(tools)]
 
     def after_block(self, blocks: list[Any]) -> list[Any]:
@@ -91,7 +92,7 @@ class PointMarks(Marks):
     """Bedrock's cache marks. A mark is a separate block after the marked block."""
 
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
-        """Return the tools with a mark after the tool at this index."""
+        """Return the tools with a cache mark, as a separate element, after the tool at the index ``place``."""
         return [*tools[: place + 1], {"cachePoint": {"type": "default"}}, *tools[place + 1 :]]
 
     def after_block(self, blocks: list[Any]) -> list[Any]:

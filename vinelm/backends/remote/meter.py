@@ -54,12 +54,19 @@ _LABEL = re.compile(r"[!-~]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """The request of one call to the inner chat model: the caller's messages and options, unchanged.
+    """One request to the inner chat model: the caller's messages and options, unchanged.
 
-    ``limit``: the maximum number of tokens of each of the ``answers`` answers. ``is_limit_asked``: the call itself sets the
-    limit; otherwise a call of an application's object without a limit is sent without a limit. ``is_limited``: the request
-    states any limit. ``speaks``: the answer may contain audio. ``stored``: number of prompt parts stored at the provider.
-    ``owned``: what the chat model itself adds to the request. ``dropped``: settings that the model refuses, which are left out.
+    Attributes:
+        limit: the maximum number of tokens of each answer.
+        answers: the number of answers that the request asks for.
+        is_streamed: whether the answer is sent in pieces.
+        is_limit_asked: whether the call itself sets the limit. Otherwise a call of an application's object without a limit is
+            sent without a limit.
+        is_limited: whether the request that is sent states any limit.
+        speaks: whether the answer may contain audio.
+        stored: the number of prompt parts that are stored at the provider, so that their length is unknown.
+        owned: the settings that the chat model itself adds to the request.
+        dropped: the settings that the model refuses, which are left out.
     """
 
     messages: Sequence[BaseMessage]
@@ -96,7 +103,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=_schema_of)
 
 
 def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
-    """Return the maximum number of tokens of one attempt, which holds wherever cache marks are placed."""
+    """Return the maximum number of tokens of one attempt at a request, for any choice of the prompt's cached prefixes."""
     prompt = request.prompt
     writes = (
         model.cache_points != "off"
@@ -153,12 +160,12 @@ class SeenAnswer:
     _tools: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def look(self, generation: ChatGeneration, more: Mapping[str, Any], *, is_whole: bool) -> str:
-        """Record a piece of the answer (or, if ``is_whole``, a whole answer), and return the text in it.
+        """Record a part of the answer (or, if ``is_whole``, a whole answer), and return its text.
 
         ``more`` is metadata of the whole result, such as its finish reason, in addition to that of ``generation``.
 
         Raises:
-            AttemptFailed: the piece is not the answer of a chat model.
+            AttemptFailed: the part is not the answer of a chat model.
         """
         self.has_begun = True
         try:
@@ -192,7 +199,9 @@ class SeenAnswer:
         return text
 
     def state(self, told: Mapping[str, Any]) -> None:
-        """Record the finish reason, the id, the model and the service tier from the metadata ``told`` of an answer."""
+        """Record the finish reason, the answer's id, the model that answered and the service tier, from the metadata ``told``
+        of an answer. A value that is missing there does not change.
+        """
         reason = _reason(told)
         if reason is not None:
             self.reason = _label(reason) or self.reason
@@ -213,7 +222,9 @@ class SeenAnswer:
             self._told = merge_dicts(self._told, dict(zip(_TOLD, told, strict=True)))
 
     def whole_calls(self, generation: ChatGeneration) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield the name and the arguments of each tool call that this piece completes."""
+        """Yield the name and the arguments of each tool call of a streamed answer that is complete once this part has
+        arrived.
+        """
         message: Any = generation.message
         for chunk in getattr(message, "tool_call_chunks", None) or ():
             call = self._tools.get(chunk.get("index"))
@@ -297,10 +308,16 @@ class MeteredCall:
     """Times and prices the attempts of one call, and creates its usage record. See the module's docstring for what an attempt
     costs.
 
-    ``bound`` computes the maximum number of tokens of one attempt. ``states_reasons``: the model gives a finish reason with
-    every complete answer. ``list_price``: the model's ordinary price, for a call in a batch. ``prompt_chars``: length of the
-    prompt. ``attempts``: number of attempts so far, of which ``billed`` may cost money. ``is_complete``: the call was answered.
-    ``seen``: the last attempt's answer. ``asked_s``: when the call began, in seconds of the request's clock.
+    Attributes:
+        bound: computes the maximum number of tokens of one attempt.
+        states_reasons: whether the model gives a finish reason with every complete answer.
+        list_price: the model's ordinary price if the call goes in a batch, whose price ``model`` has; None otherwise.
+        prompt_chars: the length of the prompt in characters.
+        attempts: the number of attempts so far.
+        billed: the number of these attempts that may cost money.
+        is_complete: whether the call was answered.
+        seen: the last attempt's answer.
+        asked_s: when the call began, in seconds of the request's clock.
     """
 
     model: Model
@@ -374,7 +391,7 @@ class MeteredCall:
         return is_token
 
     def hand_out(self) -> None:
-        """Record that the caller has seen a chunk, after which the call is not repeated."""
+        """Record that the caller of the stream has seen output, so that the call must not be repeated."""
         self._has_handed_out = True
 
     def check(self) -> None:
@@ -395,8 +412,8 @@ class MeteredCall:
             raise AttemptFailed("empty", "the answer has neither text nor a tool call")
 
     def survives(self, failed: AttemptFailed) -> bool:
-        """Return whether the answer was complete before the connection failed. Such an answer is used, and the call is not
-        repeated.
+        """Return whether a timeout or server failure came after the answer's finish reason. Such an answer is used, and the
+        call is not repeated.
         """
         return failed.kind in ("timeout", "server") and self.seen.reason is not None
 
@@ -431,9 +448,12 @@ class MeteredCall:
         """Return the factor, at least 1, by which a call costs more because the server answered with another model than
         requested.
 
-        A router or a gateway's fallback may do this. The price list is only read if the name of the model that answered differs
-        from the requested name by more than a date. ``counts`` are the call's tokens, ``asks`` the other arguments of
-        :meth:`Counts.usd`.
+        A router or a gateway's fallback may do this. The factor is 1 if the two names differ at most by a date, or if the price
+        of the other model is unknown.
+
+        Args:
+            counts: the call's token counts.
+            asks: the further arguments of :meth:`Counts.usd`.
         """
         model, served = self.model, self.seen.response_model
         if model.price_id is None or served is None or re.fullmatch(re.escape(model.model_id) + r"([-@:]\d[\d-]*)?", served):
@@ -458,8 +478,8 @@ class MeteredCall:
         return self.bound().believes(counts)
 
     def _has_too_few_out(self, tokens: int) -> bool:
-        """Return whether the provider reported fewer output tokens than the received text needs; such a count would defeat any
-        cap.
+        """Return whether the provider reported fewer output tokens than the received text needs. Such a count would hide costs
+        from every cost limit.
         """
         chars = self.seen.chars
         return bool(chars) and (tokens == 0 or chars > MOST_CHARS * tokens + SPARED_CHARS)
@@ -481,7 +501,9 @@ class MeteredCall:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of the last attempt, prompt and answer together; 0 if the server refused the attempt."""
+        """Number of tokens of the last attempt, prompt and answer together; 0 if they are unknown or the server refused the
+        attempt.
+        """
         return self._counts.tokens_in + self._counts.tokens_out if self._counts is not None else 0
 
     @property

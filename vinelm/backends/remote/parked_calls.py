@@ -31,12 +31,12 @@ class ParkedUnit(BatchedUnit):
     From then on the request uses no new batch, because a rerun would make such a call again.
 
     Attributes:
-        may_wait: whether a new call may go in a batch.
-        on_at_once: called before the first direct call, without holding any lock that the ledger needs.
+        may_wait: returns whether a new call may go in a batch.
+        on_at_once: called before the request's first direct call, at a time when no lock is held that the ledger needs.
         on_lost: called with a call's maximum cost in dollars, if a batch has lost the call's answer.
         is_at_once: whether calls are made directly from now on.
-        halted: the exception that ended the run, even if the application, or LangChain's ``ainvoke``, has turned it into
-            another exception.
+        halted: the exception that ended the current run, kept here because the application or LangChain's ``ainvoke`` may raise
+            another exception in its place; None if nothing has ended the run.
         bought: digests of calls that earlier processes have paid for.
         side_by_side: number of stages that may run in parallel; their calls come in any order.
     """
@@ -57,7 +57,7 @@ class ParkedUnit(BatchedUnit):
         self.asked.clear()
 
     def halt(self, why: BaseException) -> BaseException:
-        """Record the exception ``why`` that ends the run, and return it, so that the caller can raise it."""
+        """Record ``why`` as the exception that ends the current run, and return it, so that the caller can raise it."""
         self.halted = why
         return why
 
@@ -82,7 +82,10 @@ class ParkedUnit(BatchedUnit):
                 raise self.halt(CallParked())
 
     def leave_batches(self) -> None:
-        """Make every new call directly from now on; raises :class:`CallParked` while an earlier call waits for its batch."""
+        """Make every new call of the request directly from now on.
+
+        Raises :class:`CallParked`, and changes nothing, while an earlier call waits for its batch.
+        """
         with self._decision:
             self._leave()
 
@@ -95,8 +98,9 @@ class ParkedUnit(BatchedUnit):
         self.is_at_once = True
 
     def goes_at_once(self, gate: BatchGate, digest: str, upper_usd: Callable[[], float]) -> bool:
-        """Return whether to make a call directly, because its batch failed to answer it, or because it may not wait for a
-        batch.
+        """Return whether to make a call directly. Otherwise its answer is stored, or it waits for a batch.
+
+        A call is made directly if its batch failed to answer it, or if it has no batch yet and may not wait for one.
 
         Args:
             gate: the queue in which the call would otherwise wait.

@@ -62,7 +62,7 @@ class Provider(ABC):
         """Create the entry's chat model. Raise :class:`~vinelm.errors.ConfigError` if it cannot be created."""
 
     def inner(self, model: Model) -> InnerChat:
-        """Return the entry's chat model, ready to be called."""
+        """Return a new :class:`InnerChat` around the entry's chat model. It makes further ones for other event loops."""
         return InnerChat(self.make(model), lambda: self.make(model))
 
     def context_tokens(self, model: Model) -> int | None:
@@ -86,8 +86,8 @@ class Provider(ABC):
         return None
 
     def keeps_by_key(self, model: Model) -> bool:
-        """Return whether requests to this provider may have the parameter ``prompt_cache_key``, by which it groups prompts in
-        its cache.
+        """Return whether requests to this provider may have the parameter ``prompt_cache_key``: the provider's prompt cache
+        groups prompts by it.
         """
         return False
 
@@ -124,8 +124,12 @@ class BatchApi(ABC):
 
     @abstractmethod
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Send a batch with our key and with each call's body by the call's name. Return the id that the provider gives the
-        batch.
+        """Send a batch and return the id that the provider gives it.
+
+        Args:
+            model: the model of the calls.
+            key: our key of the batch, by which :meth:`find` finds it.
+            calls: the body of each call's request, by the call's name.
         """
 
     @abstractmethod
@@ -142,7 +146,8 @@ class BatchApi(ABC):
 
     @abstractmethod
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Return the provider's result of each call by name: ``{"body": ...}`` or a failure. None while the batch runs.
+        """Return a pair for each of the provider's results: the call's name, and ``{"body": ...}`` or a failure. None while the
+        batch runs.
 
         Includes everything that the provider reports, even duplicates or calls that were never sent. A batch counts as running
         unless its status is a known final status, because an unknown status may belong to a batch that is billed in the end.
@@ -164,7 +169,7 @@ class Sends(Protocol):
         """Return the chat model of an entry, created before the attempt's latency is measured."""
 
     def around(self, inner: InnerChat) -> Sends:
-        """Return a sender for a copy of the entry's chat model with other settings."""
+        """Return a copy of this object that sends calls to ``inner``, a copy of the entry's chat model with other settings."""
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
         """Make one attempt; closing the generator ends it."""
@@ -177,13 +182,17 @@ class Sends(Protocol):
 class CallBinding:
     """What a remote chat model needs for one execution of a step.
 
-    ``inner``: the chat model that builds tools and schemas. ``own_limit``: the answer limit of the application's object, used
-    instead of the entry's limit; None if the object sets no limit. ``streams``: also stream calls that ask for a whole answer,
-    to measure the time to first token. ``priority_sign``: send the request's priority times 1 or -1 to the server; 0 does not
-    send it. ``prompts``: admits attempts of a model whose prompts are cached (``cache_points``); None for other models.
-    ``list_price``: the model's ordinary price if the call goes in a batch and ``model`` has the batch price; the call's latency
-    is then unknown. ``chosen``: returns, for the request of such a call, the binding that makes the call, directly or in a
-    batch. None means this binding. ``is_owed``: an earlier run paid for the call, so its answer is fetched.
+    Attributes:
+        inner: the chat model that builds tools and schemas.
+        own_limit: the answer limit of the application's object, used instead of the entry's limit; None if the object sets
+            none.
+        streams: whether to stream also calls that ask for a whole answer, to measure the time to first token.
+        priority_sign: the server gets the request's priority times this number, 1 or -1; 0 sends no priority.
+        prompts: admits attempts of a model whose prompts are cached (``cache_points``); None for other models.
+        list_price: the model's ordinary price if the call goes in a batch, so that its latency is unknown; None otherwise.
+            ``model`` then has the batch price.
+        chosen: returns the binding that makes a given request, directly or in a batch. None makes it with this binding.
+        is_owed: whether an earlier run has paid for the call, so that its answer is only fetched.
     """
 
     provider: Provider
@@ -203,5 +212,5 @@ class CallBinding:
 
 
 def failure_of(record: Mapping[str, Any]) -> AttemptFailed:
-    """Return the failure that a batch's result for a call states."""
+    """Return the failure that a batch's result for a call states in the keys ``failure``, ``detail`` and ``may_be_billed``."""
     return AttemptFailed(record["failure"], record["detail"], is_final=True, may_be_billed=record["may_be_billed"])

@@ -132,7 +132,9 @@ _Attempt: TypeAlias = AbstractContextManager[bool | None]
 
 
 class _First(AbstractContextManager[bool]):
-    """The first attempt of a call. It is made without tenacity, because most calls need only one attempt."""
+    """The first attempt of a call, as a context manager. It bypasses tenacity, the retry library, because most calls need only
+    one attempt.
+    """
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
@@ -143,7 +145,10 @@ class _First(AbstractContextManager[bool]):
         return error is not None
 
     def is_told_to(self, attempt: AbstractContextManager[Any]) -> bool:
-        """Pass the first attempt's failure to tenacity, and return True. Return False if ``attempt`` is a later attempt."""
+        """Report the first attempt's failure to tenacity in place of its own first attempt ``attempt``, and return True.
+
+        Return False without a failure, or if the failure was reported before, since ``attempt`` is then a later attempt.
+        """
         if self._is_told or self.error is None:
             return False
         self._is_told = True

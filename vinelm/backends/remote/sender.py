@@ -107,8 +107,11 @@ async def _apieces(inner: InnerChat, request: ModelRequest, timeout_s: float) ->
 
 
 def asked(chat: BaseChatModel, request: ModelRequest) -> tuple[BaseChatModel, dict[str, Any]]:
-    """Return the chat model, with the call's answer limit and without settings that the model refuses, and the options of the
-    call.
+    """Apply a request to a chat model.
+
+    Returns:
+        The chat model, or a copy with the request's answer limit and without the settings that the model refuses; and the
+            options to call it with.
     """
     options = {key: value for key, value in request.options.items() if key not in request.dropped}
     update: dict[str, Any] = {}

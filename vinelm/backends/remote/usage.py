@@ -27,7 +27,9 @@ class UsageSum:
         self._is_unknown = False
 
     def add(self, usage: Any) -> Counts | None:
-        """Add a chunk's usage, and return the counts so far. If the usage cannot be added, all counts become unknown."""
+        """Add a chunk's usage, and return the token counts so far. Return None, also for all further chunks, once a chunk's
+        usage cannot be added.
+        """
         try:
             # An invalid count (negative, not whole, true) could be hidden by the sum with others. Only the prompt count of the
             # previous chunk may be lowered, as langchain-google-genai does.
@@ -45,10 +47,11 @@ _DETAILS = ("input_token_details", "output_token_details")
 
 
 def _restated(before: Any, usage: Any) -> UsageMetadata | None:
-    """Return the usage that replaces the previous usage; None if the new usage is about another part of the answer.
+    """Return the total usage if ``usage`` states the total so far, and so replaces ``before``. Return None if it has to be
+    added.
 
-    A count that only one of the two states is kept if it makes the call more expensive. This holds for all counts except tokens
-    read from a cache.
+    The parts of a total that only one of the two states, such as tokens written to a cache, keep the higher count. Tokens read
+    from a cache, which are cheaper, are those of ``usage``.
     """
     if before is None or not before["input_tokens"] or any(usage[key] < before[key] for key in _COUNTS):
         return None
@@ -90,7 +93,9 @@ def counts_of(usage: Any) -> Counts | None:
 
 
 def _details(parts: Any) -> Mapping[str, Any]:
-    """Return the parts into which a count is divided, under names without the service tier's prefix."""
+    """Return the detailed token counts, such as ``cache_read``, by name. A service tier's prefix is removed from the names;
+    empty without details.
+    """
     if not isinstance(parts, Mapping):
         return {}
     if not any(key.startswith(_PREFIXES) for key in parts):

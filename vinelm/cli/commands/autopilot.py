@@ -33,9 +33,11 @@ def command() -> None:
 
 
 def autopilot_of(store: str, asked: Mapping[str, Any]) -> Any:
-    """Return the autopilot, with its store, for a service that a command starts.
+    """Return the :class:`~vinelm.autopilot.Autopilot` for a service that a command starts.
 
-    ``asked`` has further arguments of :class:`~vinelm.autopilot.Autopilot`, but with the accuracy loss as a fraction.
+    Args:
+        store: The autopilot's store.
+        asked: Further arguments of the class by name, but ``max_loss`` as a fraction instead of percentage points.
     """
     from vinelm.autopilot import Autopilot
 
@@ -83,7 +85,7 @@ def status(*, store: Path, as_json: bool, page: Path | None) -> None:
 
 
 def _step_rows(found: PilotStatus) -> list[tuple[str, ...]]:
-    """Return a table row for each step."""
+    """Return a table row for each step, with the cells of the columns ``_COLUMNS``."""
     return [
         (
             one.step, one.today, f"{one.recorded:,}", f"{100 * one.share:.0f} %",
@@ -95,7 +97,7 @@ def _step_rows(found: PilotStatus) -> list[tuple[str, ...]]:
 
 
 def _step_lines(one: StepStatus) -> Iterator[str]:
-    """Yield the status of a step, and its last alarms."""
+    """Yield a line with the status of a step, and a line for each of its last three alarms."""
     plan = "" if one.plan is None else f" {one.plan}"
     yield f"{one.step}: {one.says}{':' if plan else ''}{plan}."
     for day, why in one.alarms[-3:]:
@@ -118,7 +120,7 @@ def _waiting_line(found: PilotStatus, store: str) -> str | None:
 
 
 def _status_page(found: PilotStatus, store: str) -> Report:
-    """Return the HTML page of an autopilot.
+    """Return the HTML page that shows an autopilot's status.
 
     Args:
         found: The autopilot's status.

@@ -114,9 +114,14 @@ def _show(report: CheckReport, spec: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedModels:
-    """The models of a catalog file, each with its diagnosis; ``problems`` and ``notes`` concern the file itself.
+    """The result of checking the models of a catalog file.
 
-    ``is_called`` is whether each model got a call.
+    Attributes:
+        file: The catalog file.
+        found: The diagnosis of each model.
+        problems: What is wrong with the file itself, one line each.
+        notes: Further remarks on the file.
+        is_called: Whether each model got a short call; otherwise only its entry was checked.
     """
 
     file: Path

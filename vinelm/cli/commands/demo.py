@@ -134,7 +134,9 @@ def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
 
 
 def _facts(found: RecordedResult) -> dict[str, Any]:
-    """Return the printed facts as plain JSON types."""
+    """Return the demo's result as plain JSON types: files, verdict, plan, numbers of requests and results, and each policy's
+    figures.
+    """
     from vinelm.demo.recorded_page import open_question, sentence
     from vinelm.trie.verdict import LEADS
 
@@ -220,7 +222,10 @@ def _print_tour(found: TourResult, lead: str, *, as_json: bool, is_opened: bool)
 
 
 def _is_opened(page: Path, opens: bool | None, *, as_json: bool) -> bool:
-    """Open the report if ``opens`` is true, or if it is None and a person is likely to look. Return whether it was opened."""
+    """Open the report in a browser if ``opens`` is true. Return whether it was opened.
+
+    If ``opens`` is None, it is opened only if the command prints text, not JSON, to a terminal on a desktop.
+    """
     from vinelm.io.browser import has_desktop, open_page
 
     wanted = stdout().is_terminal and has_desktop() and not as_json if opens is None else opens

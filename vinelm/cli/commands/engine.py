@@ -16,7 +16,7 @@ FLAGS = ("--enable-metrics", "--enable-priority-scheduling")
 
 
 class _EngineGroup(SuggestingGroup):
-    """`vinelm engine MODEL` is short for `vinelm engine launch MODEL`."""
+    """The command group `vinelm engine`, in which `vinelm engine MODEL` is short for `vinelm engine launch MODEL`."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown word counts as a model."""

@@ -122,7 +122,7 @@ def _show_decision(decision: Decision) -> None:
 
 
 def _used(annotated: AnnotatedTrie, nodes: list[int]) -> tuple[float, float]:
-    """Return the expected latency in seconds and the expected cost in dollars of these nodes together."""
+    """Return the sums of the expected latency in seconds and the expected cost in dollars over the nodes with these indices."""
     return float(annotated.latency_s[nodes].sum()), float(annotated.cost_usd[nodes].sum())
 
 
@@ -146,8 +146,10 @@ def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
 
 
 def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, str]:
-    """Return the stage (None if only one stage may come next) and the model that ``part``, an element of a prefix, names after
-    ``node``.
+    """Split ``part``, one element of a prefix such as ``repair=small``, into stage and model.
+
+    The stage is None if the element names none, which is allowed if only one stage may follow ``node``. Raise
+    :class:`ConfigError` otherwise.
     """
     trie = annotated.trie
     arms, (stage, found, model) = tuple(trie.arms(node)), part.rpartition("=")
@@ -234,7 +236,9 @@ def _cells(decision: Decision, found: Alternative) -> dict[str, str]:
 
 
 def _show_bounds(decision: Decision) -> None:
-    """Print the slack of each limit of the objective, and the used part of the limit if that is a single number."""
+    """Print the limits of the objective, the slack of the plan below each, and the used and planned amounts where they are
+    known.
+    """
     is_used = any(bound.needed is not None for bound in decision.bounds)
     rows = []
     for bound in decision.bounds:

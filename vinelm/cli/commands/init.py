@@ -98,7 +98,10 @@ def command(
 
 
 def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) -> tuple[str, ...]:
-    """Return the chosen models. The result is empty if the folder has a catalog and the user named no models."""
+    """Return the chosen models, as a user would name them. With ``asks``, ask for them if the folder has no catalog.
+
+    The result is empty if the folder has a catalog and the user named no ``models``.
+    """
     from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED
     from vinelm.scaffold.project import MODELS_FILE, models_for, suggested_models
 

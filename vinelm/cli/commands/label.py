@@ -93,7 +93,9 @@ def command(
 
 
 def _write(path: Path, page: str, count: int) -> None:
-    """Write a file that only its owner can read, because it contains prompts and answers in plain text."""
+    """Write the page with ``count`` questions to a new file that only its owner can read, because it contains prompts and
+    answers in plain text.
+    """
     from vinelm.io.atomic import atomic_path
 
     if path.exists():

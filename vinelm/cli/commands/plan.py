@@ -219,7 +219,11 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
 
 
 def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
-    """Return a sentence on an optional stage that the plan always skips; ``worth`` has its cost and its effect on accuracy."""
+    """Return a sentence on an optional stage that the plan always skips.
+
+    ``worth`` has the stage's cost per request in dollars (``cost_usd``), the ends ``low`` and ``high`` of its effect on
+    accuracy as fractions, and the number ``pairs`` of requests with and without it.
+    """
     low, high, pairs = 100 * worth["low"], 100 * worth["high"], worth["pairs"]
     return (
         f"{stage} costs {usd(worth['cost_usd'])} a request and changes the accuracy of its answer by {low:+.1f} to {high:+.1f} "

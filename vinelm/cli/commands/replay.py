@@ -175,7 +175,9 @@ def _write_plans(found: ReplayResult, folder: Path) -> Iterator[str]:
 
 
 def _models(named: str | None, bill: Bill | None) -> Any:
-    """Return the models to ask: the models that the user named, otherwise models of the providers in the trace."""
+    """Return the models to ask: those that the user named, as a list or a catalog file, or else models of the providers in the
+    trace.
+    """
     from vinelm.catalog import Catalog
     from vinelm.scaffold.catalog_file import PROVIDER_MODELS, chosen_models
 
@@ -298,7 +300,9 @@ def _when(bill: Bill) -> str:
 
 
 def _unknown(bill: Bill, span: float | None) -> list[str]:
-    """Return one sentence for each fact that the trace lacks."""
+    """Return one sentence for each fact about the bill that the trace does not state. ``span`` is the period that it covers in
+    days; None if its calls have no times.
+    """
     found = []
     if span is None:
         found.append("The calls have no times, so that dollars a month are not known.")

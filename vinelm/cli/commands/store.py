@@ -151,7 +151,9 @@ def _shape_words(facts: dict[str, Any]) -> str:
 
 
 def _show_growth(facts: dict[str, Any]) -> None:
-    """Print what happened to results when the workflow, dataset or catalog changed."""
+    """Print how many results became invalid, wait to be scored again, or count at new prices, after a change of the workflow,
+    dataset or catalog.
+    """
     if facts["retired"]:
         count = sum(facts["retired"].values())
         say(

@@ -110,13 +110,14 @@ def record(
 
 
 def _recorded_inputs(app: str, how: dict[str, Any]) -> tuple[Inputs, VineLM | None]:
-    """Return the inputs for recording (the workflow and its models), and the application's own :class:`~vinelm.VineLM`.
+    """Return the inputs for recording tool calls (workflow, models and the like), and the application's own
+    :class:`~vinelm.VineLM`.
 
     The VineLM is None if ``app`` is a workflow, or a graph whose module has no single VineLM. ``how`` has the command's
     options.
 
     Raises:
-        ConfigError: A graph has no ``--dataset``, or its models are named twice or not at all.
+        ConfigError: A graph has no ``--dataset``, or its models are stated both by its VineLM and by options, or by neither.
     """
     from vinelm.api.profiling import load_inputs, prepared
     from vinelm.cli.inputs import catalog_for_check

@@ -93,7 +93,11 @@ def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
 
 
 def signals_facts(signals: SignalTrie | None) -> dict[str, Any] | None:
-    """Return the facts about the trie over signals as plain JSON types; None without such a trie."""
+    """Return the numbers of ``histories`` and ``answers`` in a trie over signals, its outcomes ``labels``, and ``goes_on``, as
+    JSON types.
+
+    Return None without such a trie.
+    """
     if signals is None:
         return None
     outcomes = signals.outcomes
@@ -106,7 +110,9 @@ def signals_facts(signals: SignalTrie | None) -> dict[str, Any] | None:
 
 
 def signals_words(signals: SignalTrie) -> str:
-    """Return the facts about the trie over signals as one line of text."""
+    """Return one line on a trie over signals: its numbers of histories and answers, its outcomes, and whether plans may go on
+    after a passed check.
+    """
     facts, outcomes = signals_facts(signals), signals.outcomes
     assert facts is not None
     labels = "; ".join(map(str, outcomes.labels))
@@ -178,7 +184,9 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 
 
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
-    """Print the savings from using the same model for the next call, for models with cached prompt tokens."""
+    """Print a table of a later call's cost and latency after another model and after the same model, for models that reuse
+    cached prompt tokens; print nothing without such models.
+    """
     from vinelm.estimator.prompt_cache import follow_ups
 
     shares = annotated.meta.get("cached_share", {})

@@ -23,9 +23,14 @@ def compare(before: Path, after: Path, *, as_json: bool) -> None:
     """Print significant changes between two tries in accuracy, cost and latency, and which plans change.
 
     A path is named only if two independent estimates with the same standard errors would rarely differ so strongly (false
-    discovery rate 5 % over all paths). The plans shown have the highest accuracy within limits on the mean cost per request.
-    For tries that branch, the ways through the application are compared instead of paths. If histories are merged, only the
-    plans are compared. The table has the five most changed paths of each metric; JSON has all.
+    discovery rate 5 % over all paths). The plans shown have the highest accuracy within limits on the mean cost per request. If
+    the graph branches, routes through the graph are compared instead of paths. If a trie has merged different histories into
+    one node, only the plans are compared. The table has the five most changed paths of each metric; JSON has all.
+
+    Args:
+        before: The file of the first trie.
+        after: The file of the second trie.
+        as_json: Whether to print JSON instead of a table.
     """
     from vinelm.evaluation.tries import compare_tries
     from vinelm.vinefile import load_trie

@@ -30,11 +30,15 @@ SURE = 0.8
 
 
 def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
-    """Return two objectives for plans to compare with a plan of this accuracy and this cost per request: the lowest cost at
-    its accuracy, then the highest accuracy at its cost.
+    """Return two objectives whose plans can replace a plan of the given accuracy and mean cost per request.
 
-    Both limits are rounded in the plan's favor, so that the plan itself meets them. The first allows no mixture that
-    just reaches the minimum accuracy, because a plan's surplus accuracy helps to show that nothing is lost.
+    The first is the lowest cost at no lower accuracy, the second the highest accuracy at no higher cost. Both limits have a
+    tolerance for rounding, so that the given plan meets them. The first allows no mixture that just reaches the minimum
+    accuracy, because a plan's surplus accuracy helps to show that nothing is lost.
+
+    Args:
+        accuracy: The plan's accuracy, a fraction.
+        cost_usd: The plan's mean cost per request in dollars.
     """
     return (
         Objective(minimize="cost", min_accuracy=max(accuracy - 1e-9, 0.0), mix=False),
@@ -43,28 +47,31 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
 
 
 class Runnable(Protocol):
-    """A plan that a profile can test by running it on whole requests."""
+    """A plan that a profile can test: the profile runs it on whole requests."""
 
     @property
     def reached(self) -> FloatArray:
-        """The probability that a request runs the invocation of each node under the plan, shape (n + 1,)."""
+        """The probability, for each node of the trie, that a request runs the node's invocation under the plan, shape (n + 1,).
+        The index is the node's, and index 0 is the root.
+        """
 
 
 def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list[Runnable]:
-    """Return the plans to run in a profile: the most accurate plans within 70 % and within 100 % of the current cost,
-    and a single model.
+    """Return the plans to run in a profile: the most accurate plans within 70 % and within 100 % of the current cost, and a
+    single model.
 
-    If only the first plan is expected to lose more than :data:`HARDLY` against the current setup, it comes second. The
-    model is the cheapest within 70 % of the current cost that is not expected to lose more than :data:`HARDLY`. The
-    comparison of single models has already run this model on some requests, so its missing runs cost little. Without
-    it, the profile might prove a plan that changes few answers, but not test the large saving that a person would try
-    first.
+    The first plan comes second if its accuracy is predicted to be more than :data:`HARDLY` below both the current setup's and
+    the second plan's. The model is the cheapest within 70 % of the current cost whose accuracy is predicted to be at most
+    :data:`HARDLY` below the current setup's. The comparison of single models has already run this model on some requests, so
+    its missing runs cost little. Without it, the profile might prove a plan that changes few answers, but not test the large
+    saving that a person would try first.
 
     Args:
         today: The current setup.
         plans: All plans.
-        tried: The plans restricted to steps that recorded requests took. They are preferred to plans that are more
-            accurate by at most :data:`HARDLY`.
+        tried: The plans restricted to steps that enough recorded requests took. The best of them is preferred if the best of
+            all
+            plans is at most :data:`HARDLY` more accurate.
     """
     found: list[Decision] = []
     for share in (SAVED, 1.0):
@@ -83,7 +90,8 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
 
 
 def within(cost_usd: float, confidence: float | None = None) -> Objective:
-    """Return the objective of the highest accuracy within this mean cost per request, with a tolerance for rounding.
+    """Return the objective of the highest accuracy within a mean cost per request of ``cost_usd`` dollars, with a tolerance for
+    rounding.
 
     With ``confidence``, a level such as 0.8, plans are ranked by the lower end of their accuracy's interval at this level; None
     ranks them by the estimate.

@@ -67,21 +67,22 @@ _POLICIES: tuple[tuple[PolicyName, str], ...] = (("signals", "signals"), ("paths
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison:
-    """Compares plans according to a store's results. The requests are split into parts once. Has no side effects.
+    """Compares plans by the recorded results of a store. The requests are split into parts once. Has no side effects.
 
     Args:
-        requests: All requests that could have been bought.
-        rows: The rows, priced for the service.
+        requests: The ids of all requests for which results could have been recorded.
+        rows: The recorded results, with costs and latencies as the service would have.
         template: The bound template, with the stop rule to plan for.
         catalog: The models.
-        kinds: The type of each request; needed if the template has request types.
+        kinds: The type of each request, by request id; needed if the template has request types.
         estimator: Name of the estimator that plans.
         seed: Decides the split.
         spent_usd: Dollars charged for the rows; None means the sum of the rows' costs.
         is_judged: Whether a model judged which answers are right.
         annotated: The trie of all rows, if it was estimated already; its plans give the compared plans their names.
-        referred: The rules that scored the rows of requests without labels; None if all have labels.
-        hopeful: The rows, scored as if all answers that people have not yet judged were as good as today's.
+        referred: How the rows of requests without labels were scored by comparison with the current setup; None if all have
+            labels.
+        hopeful: The rows, scored as if all answers that people have not yet judged were as good as the current setup's.
         on_done: Called as ``on_done(done, total, what)``.
     """
 
@@ -118,7 +119,7 @@ class Comparison:
 
     @cached_property
     def fit(self) -> CrossFit:
-        """The parts of the requests, each with plans fitted to all other requests.
+        """The parts into which the requests are split, each with the plans that all other parts choose.
 
         Raises:
             EvidenceError: The requests outside of a part have too few rows for an estimate.
@@ -131,7 +132,9 @@ class Comparison:
 
     @cached_property
     def whole(self) -> Fit:
-        """The estimate from all rows, whose plans are served and give the compared plans their names."""
+        """The trie and plans estimated from all rows. Its plans are those that would be served, and give the compared plans
+        their names.
+        """
         own = self.annotated
         # A trie for another stop rule, or restricted to tried steps, has other plans than these rows: then it is fitted again.
         is_own = own is not None and own.template == self.template and own.tried is None
@@ -186,7 +189,9 @@ class Comparison:
 
     @property
     def _by_today(self) -> ByToday | None:
-        """The basis of a verdict on requests without labels, before any plan is considered; None if all have labels."""
+        """The numbers of requests without labels and how they were scored, as the verdict reports them; None if all requests
+        have labels.
+        """
         known = self.referred
         if known is None:
             return None
@@ -197,8 +202,9 @@ class Comparison:
 
     @property
     def _level(self) -> float:
-        """The confidence level of a gain's interval ends; higher if the error probability also covers losses hidden by
-        equal answers.
+        """The confidence level of each end of a gain's interval.
+
+        It is higher if equal answers may hide losses: part of the error probability is then needed for these losses.
         """
         return LEVEL + (1.0 - AUDIT_LEVEL if self.referred is not None and self.referred.may_hide else 0.0)
 
@@ -302,8 +308,8 @@ class Comparison:
     def _as_today(self, found: Verdict, fit: CrossFit, climbed: Sequence[_Candidate]) -> Verdict:
         """Return the verdict on requests without labels, with the questions whose answers may prove the next plan.
 
-        Plans are tested in turn until one fails. People are asked about its answers if it fails only because labels are
-        missing, and would pass if its answers were better as often as worse.
+        Plans are tested in turn until one fails. If that plan saves money and fails only because people have not judged some of
+        its answers, the questions are these answers. It would have to pass if people found them better as often as worse.
 
         Args:
             found: The verdict with all compared plans.
@@ -360,12 +366,17 @@ class Comparison:
     ) -> list[_Candidate]:
         """Return one plan for each objective, without duplicates.
 
-        ``whole`` makes the fit to all requests, whose plans give the candidates their names.
+        Considers only policies that were chosen for every part of the requests. Those whose effect can be estimated from the
+        recorded results come first; of these, the simplest with nearly the best prediction is taken. The parts may choose
+        different plans for one objective. If all requests together choose the same plan for several objectives, the objective
+        on which the most parts agree counts. Objectives for which the current setup is the plan are left out, because there is
+        nothing to switch to.
 
-        Considers only policies that all parts have and whose effect can be estimated from the results. Of the policies
-        with nearly the best prediction, the simplest is taken. Parts may choose different plans for one budget. If all
-        requests choose the same plan for several budgets, the budget on which the most parts agree counts. Budgets for
-        which the current setup is the plan are left out, because there is nothing to switch to.
+        Args:
+            fit: The parts of the requests, each with plans chosen on the other parts.
+            baseline: The plan to compare with.
+            objectives: The objectives.
+            whole: Returns the fit to all requests, whose plans give the candidates their names.
         """
         found: dict[str, _Candidate] = {}
         for both in fit.runs(objectives, votes=False, required=("paths",)):
@@ -415,9 +426,9 @@ class _Baseline:
     Attributes:
         name: The plan's name in sentences.
         is_today: Whether the plan is the current setup.
-        models: The plan's model of each stage.
+        models: The plan's model of each stage, by stage name.
         names: All models of the workflow.
-        ways: The plan with its scores, for each part of the requests.
+        ways: The plan with its scores on the requests of a part, for each part.
     """
 
     name: str
@@ -435,7 +446,7 @@ class _Baseline:
         return cls(name, is_today, models, fit.template.models, ways)
 
     def rescored(self, fit: CrossFit) -> list[HeldOutPolicy]:
-        """Return each part's baseline plan, scored with the rows of ``fit``."""
+        """Return the baseline plan for each part of the requests, scored with the recorded results of ``fit``."""
         return [fit.score(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
 
     @property
@@ -451,7 +462,7 @@ class _Baseline:
         return estimate_mean([HalfScores(one) for one in self.scores], "accuracy", level=2 * LEVEL - 1, bound=1.0)
 
     def within(self, found: Verdict) -> Verdict:
-        """Return the verdict ``found`` with the name and the figures of this baseline filled in."""
+        """Return the verdict ``found`` with this baseline's name, models, accuracy, cost and latency filled in."""
         right = self.accuracy
         cost_usd = -estimate_mean([HalfScores(one) for one in self.scores], "cost", level=2 * LEVEL - 1).value
         return replace(
@@ -470,11 +481,12 @@ class _Baseline:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A plan to compare with the baseline; each part of the requests has its own choice of it.
+    """A plan to compare with the baseline. Each part of the requests has its own choice of the plan, so the parts may differ.
 
     Attributes:
         policy: What the plan depends on: ``"paths"``, ``"signals"`` or nothing (``"fixed"``).
-        ways: The choice of each part, with its scores on this part.
+        ways: For each part, the plan chosen on the other parts, with its scores on this part.
+        baseline: The plan to compare with.
         by_all: Returns the plan chosen on all requests.
         fit: Scores the plan on the requests that have run both plans; None if both were served on all requests.
         objective: The objective of the plan.
@@ -493,7 +505,9 @@ class _Candidate:
         return replace(self, ways=ways, baseline=replace(self.baseline, ways=self.baseline.rescored(fit)), fit=fit)
 
     def answers(self, fit: CrossFit) -> Iterator[Pair]:
-        """Yield (request, digest of the plan's answer) for each request of ``fit`` that followed the plan to its end."""
+        """Yield (request id, digest of the plan's answer) for each request of ``fit`` that followed the plan to its end without
+        a failed call.
+        """
         for way, bought in zip(self.ways, fit.bought, strict=True):
             for _, steps in way.chosen.parts:
                 for request in bought.requests:
@@ -507,14 +521,14 @@ class _Candidate:
 
     @property
     def stability(self) -> tuple[int, float]:
-        """Return the number of parts that chose the plan that is chosen on all rows, and the negated predicted cost as a
-        tie-break.
+        """Return a key by which the more stable plan is larger: the number of parts that chose the same plan as all rows
+        together, then the negated predicted cost.
         """
         return sum(words == self.chosen.words for words in self.words), -self.promised_usd
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that the plan may run in any part."""
+        """The models that the plan may run, in the choice of any part of the requests."""
         # Whole names only: `gpt-4` is also the beginning of `gpt-4.1`, and `r1` the end of `deepseek-r1`.
         words = " ".join(self.words)
         names = self.baseline.names
@@ -530,10 +544,10 @@ class _Candidate:
 
     @cached_property
     def pairs(self) -> list[HalfScores]:
-        """Return the scores to compare for each part: only of the requests that ran both plans, if they estimate the
-        difference far more precisely.
+        """Return the scores to compare, for each part of the requests.
 
-        They are more precise if the plans mostly agree. Otherwise all requests that ran either plan are.
+        They are from the requests that ran both plans if these estimate the difference far more precisely, as when the plans
+        mostly agree. Otherwise each plan's scores are from all requests that ran it.
         """
         one = moments(self._of_each, "accuracy", 1.0)
         two = None if self._of_both is None else moments(self._of_both, "accuracy", 1.0)
@@ -543,12 +557,17 @@ class _Candidate:
 
     @cached_property
     def _of_each(self) -> list[HalfScores]:
-        """The scores of the plan and of the baseline for each part, each from all requests that ran it."""
+        """For each part of the requests, the scores of the plan and of the baseline, each from all of the part's requests that
+        ran it.
+        """
         return [HalfScores(way.scores, other) for way, other in zip(self.ways, self.baseline.scores, strict=True)]
 
     @cached_property
     def _of_both(self) -> list[HalfScores] | None:
-        """Scores of the difference for each part, on the requests that ran both plans; None if they cannot be computed."""
+        """For each part of the requests, the scores of the difference, from the part's requests that ran both plans.
+
+        None if both plans were served on all requests, or if the baseline is a mixture.
+        """
         if self.fit is None:
             return None
         found = []
@@ -566,8 +585,8 @@ class _Candidate:
 
     @property
     def followed(self) -> float:
-        """The effective number of requests that measure the difference from the baseline; all requests for the baseline
-        itself.
+        """The effective number of requests that measure the difference from the baseline; infinite if no difference is to be
+        measured, because the plan is the baseline.
         """
         return math.inf if self.gain is None else self.gain.effective
 
@@ -655,20 +674,26 @@ def served_verdict(
 
 
 def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: HeldOutPolicy) -> ChosenPolicy:
-    """Return the plan chosen on all requests for an objective; if there is none, the plan ``other``, chosen for a part of them.
+    """Return the policy that all requests together choose for an objective; if they choose none, return ``other``'s, chosen for
+    one part.
 
-    ``whole`` makes the fit to all requests; ``policy`` is what the plan depends on: ``"paths"``, ``"signals"`` or ``"fixed"``.
+    Args:
+        whole: Returns the fit to all requests.
+        objective: The objective.
+        policy: What the plan depends on: ``"paths"``, ``"signals"`` or ``"fixed"``.
+        other: The policy chosen for one part of the requests.
     """
     names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
     return whole().choose(objective, votes=False).get(names[policy], other.chosen)
 
 
 def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
-    """Return the plan to compare for one budget: the simplest of those predicted to be nearly as accurate as the best, unless
-    far fewer requests followed this plan than another.
+    """Return the plan to compare for one objective: the simplest of those predicted to be nearly as accurate as the best.
+
+    A plan that far fewer requests have run than another is skipped. If that leaves none, return the most complex one.
 
     Args:
-        plans: The plans for the budget, the most complex plan first.
+        plans: The plans for the objective, the most complex plan first.
     """
     most = max(one.promised_accuracy for one in plans)
     # All requests show what the baseline does, which says nothing about rows of the other plans.
@@ -678,8 +703,8 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 
 
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
-    """Return whether to add the single model ``one`` to the plans that are tested in turn: it saves enough, and no plan in
-    ``among`` is predicted to be as accurate at no higher cost.
+    """Return whether to test the single model ``one`` as well: it saves enough, and no plan in ``among`` is predicted to be as
+    accurate at no higher cost.
 
     Only predictions and the numbers of recorded results decide, so that no test answer has an influence. If another plan beats
     the model on both counts, testing the model first could only keep that plan from being tested. Plans that far fewer requests
@@ -697,10 +722,14 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
 
 
 def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
-    """Return the plans in ``found``, each with two intervals of its gain: the plan's own, and for the first ``rungs`` plans an
-    interval that holds for the best of them.
+    """Return the compared plans of ``found`` with the intervals of their gains over the baseline.
 
-    ``seed`` is the seed of the draws, ``level`` the confidence of each end.
+    Args:
+        found: The plans.
+        baseline: The plan to compare with.
+        seed: The seed of the random draws.
+        level: The confidence of each end.
+        rungs: How many plans, from the first, are tested in turn. Their intervals are widened to hold for the best of them.
     """
     gains = [one.gain for one in found[:rungs] if one.gain is not None and one.is_identified]
     best = best_of(gains, seed, level)
@@ -809,9 +838,10 @@ def _seconds(ways: Sequence[HeldOutPolicy]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """Return how many requests ran a plan of ``found`` to its end, as the median over the plans that save money; 0 without any.
+    """Return the median number of requests that measure a plan's difference from the baseline, over the plans that save enough;
+    0 without such plans.
 
-    ``usd`` is the baseline's cost per request; a plan has to cost clearly less.
+    ``usd`` is the baseline's predicted cost per request in dollars.
     """
     known = [
         one.followed for one in found if not one.is_same and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd

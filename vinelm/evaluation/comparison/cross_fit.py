@@ -33,11 +33,11 @@ Steps = StepPolicy | StepsByStart
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPolicy:
-    """One policy under one objective, chosen on some requests and tested on others.
+    """One policy under one objective, chosen on some of the requests and scored on the others.
 
     Args:
         chosen: The policy.
-        scores: The policy's scores on the test requests.
+        scores: The policy's scores on the requests that did not choose it.
     """
 
     chosen: ChosenPolicy
@@ -46,10 +46,11 @@ class HeldOutPolicy:
 
 @dataclass(frozen=True, eq=False)
 class BothWays:
-    """Every policy under one objective, for each test part.
+    """Every policy under one objective, tested on each part of the requests.
 
     Args:
-        by_half: The policies of each test part: chosen on the other parts, scored on this part.
+        objective: The objective.
+        by_half: For each part of the requests, the policies by name: chosen on the other parts, scored on this part.
     """
 
     objective: Objective
@@ -57,22 +58,23 @@ class BothWays:
 
 
 class CrossFit:
-    """The plans chosen for each part of the requests on all other parts, and the tests of these plans on the part
-    itself.
+    """For each part of the requests, the plans chosen on all other parts, and their tests on the part itself.
 
     Args:
-        requests: All requests that could have been bought.
+        requests: The ids of all requests for which results could have been recorded.
+        rows: The recorded results.
         template: A bound template with the stop rule to plan for.
+        catalog: The models.
         estimator: Name of the estimator.
         seed: Decides the split.
         parts: Number of parts. Each part tests once, with plans chosen on all others.
-        kinds: The type of each request; needed if the template has request types.
-        unlabelled: The requests that are scored against the current setup.
+        kinds: The type of each request, by request id; needed if the template has request types.
+        unlabelled: The ids of requests that are scored by comparison with the current setup.
         on_done: Called as ``on_done(done, total, what)``.
 
     Attributes:
-        bought: The rows of each test part, in the order of ``planning``.
-        planning: For each test part, the fit to all other requests.
+        planning: For each part, the fit to the requests of all other parts.
+        bought: For each part, in the same order, the recorded results of its own requests.
 
     Raises:
         EvidenceError: The other requests have too few rows for an estimate.
@@ -124,7 +126,7 @@ class CrossFit:
         return found
 
     def within_tried(self) -> CrossFit:
-        """Return the same comparison, with plans restricted to steps that enough of the test requests took."""
+        """Return a copy whose plans are restricted, for each part, to steps that enough of the part's own requests took."""
         found = copy(self)
         pairs = zip(self.planning, self.bought, strict=True)
         found.planning = [half.within_tried(bought.rows, len(bought.requests)) for half, bought in pairs]
@@ -139,11 +141,11 @@ class CrossFit:
         votes: bool = True,
         required: Sequence[PolicyName] = ("paths", *BASELINES),
     ) -> list[BothWays]:
-        """Plan and test every part under every objective. With ``votes``, also test voting and asking until two answers
-        agree.
+        """For each objective, choose the policies of each part of the requests on the other parts, and score them on the part.
 
-        Objectives under which one of the ``required`` policies has no plan are left out. Results are cached, so that an
-        evaluation and the report of the same store share them. Progress is reported as ``on_done(done, total, what)``.
+        With ``votes``, voting and asking until two answers agree are included. Objectives under which one of the ``required``
+        policies has no plan are left out. Results are cached, so that an evaluation and the report of the same store share
+        them. Progress is reported as ``on_done(done, total, what)``.
         """
         found: list[BothWays] = []
         for i, objective in enumerate(objectives):
@@ -161,15 +163,15 @@ class CrossFit:
     def score(self, half: int, policy: ChosenPolicy, objective: Objective) -> HeldOutPolicy:
         """Score a policy on the part with index ``half``, whose requests were not used to choose it.
 
-        Of ``objective``, only the latency cap counts: later answers are wrong.
+        Only the latency limit of ``objective`` is used: an answer that comes later counts as wrong.
         """
         return HeldOutPolicy(policy, self._scores(policy, half, objective))
 
     def score_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
-        """Score the difference between a policy and a reference on the requests of part ``half`` (an index) with the rows of
-        both.
+        """Return the scores of the difference between a policy and a reference, from the requests of one part that ran both.
 
-        Right answers after the latency cap of ``objective`` count as wrong. Returns None if the reference is a mixture.
+        Right answers after the latency limit of ``objective`` count as wrong. ``half`` is the part's index. Returns None if the
+        reference is a mixture.
         """
         if len(reference.parts) != 1:
             return None
@@ -193,7 +195,7 @@ class CrossFit:
         return np.array(found, np.float64)
 
     def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, HeldOutPolicy]:
-        """Plan on all parts except the one with index ``half``, and return these plans, tested on that part, by policy.
+        """Return the policies that all parts except the one with index ``half`` choose, by name, each scored on that part.
 
         With ``votes``, voting and asking until two answers agree are included.
         """
@@ -208,10 +210,10 @@ class CrossFit:
         return self._once(half, cap, (steps,), partial(scored, steps, self.bought[half], max_latency_s=cap))
 
     def _once(self, half: int, cap: float | None, policies: Sequence[Steps], make: Callable[[], Scores]) -> Scores:
-        """Return the scores that ``make`` computes for these policies on part ``half``. ``cap`` is the latency limit in
-        seconds.
+        """Return the scores of policies on the part with index ``half``, as computed by ``make``.
 
-        Scores are cached if all policies are paths, since many budgets lead to the same path.
+        If all policies are fixed paths, the scores are cached, since many budgets lead to the same path. ``cap`` is the latency
+        limit in seconds; None for no limit.
         """
         paths = [one.path for one in policies if isinstance(one, PathSteps)]
         if len(paths) < len(policies):
@@ -223,10 +225,11 @@ class CrossFit:
 
 
 def estimated_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:
-    """Return the estimates, averaged over the objectives, of every policy that all parts have under every objective.
+    """Return the estimates of each policy, averaged over the objectives. Only policies that every part has under every
+    objective are included.
 
     Args:
-        runs: At least one, see :meth:`CrossFit.runs`.
+        runs: The tested policies of each objective; at least one, see :meth:`CrossFit.runs`.
         target: The quantity that the objectives optimize: ``accuracy``, ``cost`` or ``latency``.
         level: Confidence level of the intervals.
     """
@@ -284,11 +287,10 @@ def estimated_policy(
 def gain_between(
     runs: Sequence[BothWays], own: PolicyName, other: PolicyName, target: str, *, level: float = 0.95
 ) -> OffPolicyEstimate | None:
-    """Return the paired gain of policy ``own`` over policy ``other``, averaged over the objectives under which all parts have
-    both policies.
+    """Return the gain of policy ``own`` over policy ``other`` on the same requests, averaged over objectives.
 
-    ``target`` is the compared quantity: ``accuracy``, ``cost`` or ``latency``; ``level`` is the confidence level of the
-    interval. None if there is no such objective.
+    Only objectives under which all parts have both policies count; None without any. ``target`` is the compared quantity:
+    ``accuracy``, ``cost`` (dollars saved) or ``latency`` (seconds saved). ``level`` is the confidence level of the interval.
     """
     both = [one for one in runs if all({own, other} <= set(half) for half in one.by_half)]
     if not both:
@@ -301,11 +303,13 @@ def gain_between(
 
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:
-    """Return the paired gain of a policy with the scores ``own`` over a policy with the scores ``other``, each by part; exactly
-    0 for parts in which both policies are the same.
+    """Return the gain of one policy over another on the same requests; parts in which both policies are the same add exactly 0.
 
-    ``target`` is the compared quantity: ``accuracy``, ``cost`` (dollars saved) or ``latency`` (seconds saved). ``level`` is the
-    confidence level of the interval.
+    Args:
+        own: The scores of the first policy, for each part of the requests.
+        other: The scores of the second policy, for each part.
+        target: The compared quantity: ``accuracy``, ``cost`` (dollars saved) or ``latency`` (seconds saved).
+        level: The confidence level of the interval.
     """
     halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
     return estimate_mean(halves, target, level=level, bound=1.0 if target == "accuracy" else None)

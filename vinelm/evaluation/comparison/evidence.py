@@ -30,13 +30,13 @@ class StoreEvidence:
 
     Attributes:
         identity: The store's identity.
-        registered: The ids of all requests that could have been bought.
+        registered: The ids of all requests for which results could have been recorded.
         observations: The rows at ordinary prices, by type if request types are distinguished, and with a judge's verdicts if a
             judge scores.
         template: The bound template, with the stop rule to plan for and the types that are distinguished.
         catalog: The models.
-        kinds: The type of each request; empty if types are not distinguished.
-        untold: Why declared types are not distinguished, a sentence; empty if they are, or none are declared.
+        kinds: The type of each request, by request id; empty if types are not distinguished.
+        untold: A single sentence on why declared types are not distinguished; empty if they are, or none are declared.
         scored: The rows as stored, scored by labels or by a judge, and what a trie records about the judge.
         prompts: The shapes of prompts that a cache held.
         charged_usd: The cost of the rows as charged, in dollars.
@@ -44,8 +44,9 @@ class StoreEvidence:
         n_timed: Number of rows with a measured latency.
         calls_per_hour: Requests of the service per hour, which determine how often a prompt cache is warm.
         annotated: The trie of these rows, if known: it gives the share of requests that reach an invocation, for the call rate.
-        referred: The rules that scored the rows of requests without labels; None if all have labels, or a judge scores.
-        unscored: If there are such rules, the rows before they scored the answers; else empty.
+        referred: How the rows of requests without labels were scored by comparison with the current setup; None if all have
+            labels, or a judge scores.
+        unscored: The rows before these comparisons scored their answers; empty if ``referred`` is None.
     """
 
     identity: StoreIdentity

@@ -55,11 +55,12 @@ class ChosenPolicy:
     """A policy chosen on some of the requests.
 
     Attributes:
-        parts: The policies to follow, each with its share of the requests.
+        parts: Pairs of a share of the requests, a fraction, and the policy that they follow; a single pair unless plans are
+            mixed.
         words: The policy in words.
         promised_accuracy: Share of right answers estimated from these requests, not corrected for having chosen the
             best.
-        promised_cost_usd: Dollars per request estimated from them.
+        promised_cost_usd: Dollars per request estimated from these requests.
         code: If the plan is the same for every request, its pairs (stage or invocation, model); else empty.
         ends_early: Whether it ends requests that the application itself would continue, so that ``code`` alone does not
             reproduce it.
@@ -84,12 +85,17 @@ def part_of(request_id: str, seed: int, parts: int = PARTS) -> int:
 
 
 def _answers_first(template: Template) -> bool:
-    """Return whether every call writes an answer, so that answers can be compared from the first call on."""
+    """Return whether a request's answers can be compared from its first call on.
+
+    True if every stage's call writes an answer, and a profile can continue requests past their end.
+    """
     return template.knows_past_ends and all(stage.answerable for stage in template.stages)
 
 
 def _vinelm(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
-    """Return VineLM's policy from ``found``: the one over signals or else the one over paths; None if it has neither."""
+    """Return VineLM's policy in ``found``: the one that depends on signals, or else the one over paths; None if both are
+    missing.
+    """
     return found.get("signals") or found.get("paths")
 
 
@@ -143,6 +149,7 @@ class Fit:
     Args:
         rows: The rows of these requests.
         template: The bound template, with the stop rule to plan for.
+        catalog: The models.
         estimator: Name of the estimator.
         kinds: The type of each request, including requests without a row; if empty, the types' shares are taken from
             the rows.
@@ -150,8 +157,9 @@ class Fit:
 
     Attributes:
         annotated: The trie that VineLM plans over.
-        plans: The plans over it.
-        plain: The same fit without request types, for policies that ignore types; the fit itself if there are none.
+        plans: The plans over ``annotated``.
+        plain: A fit to the same rows that ignores request types, for policies that do not use them; this object itself if there
+            are no types.
 
     Raises:
         ConfigError: The estimator is unknown, or does not support the stop rule.
@@ -179,10 +187,10 @@ class Fit:
         self.plans = plans_over(self.annotated)
 
     def within_tried(self, tested: RowsByRequest, n_requests: int) -> Fit:
-        """Return the same fit with plans restricted to steps that enough of the test requests took.
+        """Return a copy of this fit whose plans only take steps that enough of the test requests took.
 
         Args:
-            tested: The test requests' rows, whose outcomes are ignored.
+            tested: The recorded results of the test requests, whose outcomes are ignored, by request id and then by prefix.
             n_requests: Number of test requests.
         """
         found = copy(self)
@@ -198,7 +206,7 @@ class Fit:
 
     @cached_property
     def planned(self) -> dict[PolicyName, Plans[Any]]:
-        """The plans over each trie of :attr:`whole`, by what the plans depend on (paths or signals)."""
+        """The plans over each trie of :attr:`whole`, keyed by what they depend on: ``"paths"`` or ``"signals"``."""
         return {trie.policy: self.plans if trie is self.whole else plans_over(trie) for trie in self.whole.tries}
 
     def choose(self, objective: Objective, *, votes: bool = True) -> dict[PolicyName, ChosenPolicy]:
@@ -256,9 +264,10 @@ class Fit:
         return _chosen(decision, ((share, self._along(planner, partial(steps, part))) for share, part in decision.parts))
 
     def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByStart:
-        """Return the policy that follows a plan through the planner's trie, for each request type and first stage.
+        """Return the policy that follows a plan through the planner's trie, by request type and first stage if there are
+        several.
 
-        ``steps`` makes the policy from the function that finds a request's node in the trie.
+        ``steps`` makes the policy for one type and first stage, given the function that finds a request's node in the trie.
         """
         along = ALONG[planner.annotated.policy]
         kinds, firsts = planner.annotated.template.kind_names, self._firsts or (None,)
