@@ -122,7 +122,8 @@ class Objective:
 
     @property
     def mixes(self) -> bool:
-        """Whether traffic may be split between plans: a limit on a mean competes with the target, and ``mix`` is set.
+        """Whether requests may be divided between two plans: ``mix`` is set, and a limit on a mean competes with the
+        target.
 
         Cost limits and deadlines that hold for each request are not means, so every plan of a traffic split keeps them.
         """
@@ -148,12 +149,12 @@ class Objective:
 
     @property
     def by_means(self) -> Objective:
-        """The objective with a limit on mean seconds instead of the risk of being late; the same if it uses means already."""
+        """The same objective with ``risk="mean"`` instead of ``risk="dp"``; other objectives unchanged."""
         return replace(self, risk="mean", late_weight=None) if self.risk == "dp" else self
 
     @property
     def _mean_bound(self) -> Literal["max_cost_usd", "min_accuracy"] | None:
-        """The field with the limit on a mean that competes with the target; None without one."""
+        """The name of the field whose limit on a mean competes with the target; None if none does."""
         if self.risk == "dp":
             return None
         if self.target == "accuracy" and self.max_cost_usd is not None and self.cost_budget == "population":
