@@ -69,8 +69,8 @@ def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]
 
     Args:
         annotated: The plan's trie; if it has no counts of rows, the result is empty.
-        reached: The expected number of times that a request runs the call of each node under the plan, shape (n + 1,).
-            Models with at most 0.05 calls per request are left out.
+        reached: The probability that a request runs the call of each node under the plan, shape (n + 1,). Models with
+            at most 0.05 expected calls per request are left out.
     """
     if annotated.count is None:
         return {}

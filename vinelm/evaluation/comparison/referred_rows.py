@@ -32,7 +32,7 @@ class ReferredAnswer:
     """An answer compared with today's answer.
 
     Attributes:
-        unit: The number of the answer's request in the store's table of questions for people.
+        unit: The number under which the store keeps the answer's request for questions to people.
         is_today: Whether it is today's answer itself.
         is_same: Whether it counts as equal to today's answer.
         is_audited: Whether people are asked to compare the answer with today's, although both count as equal.
