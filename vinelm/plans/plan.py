@@ -282,9 +282,13 @@ class Plan:
         return self._steps(self.start, [_DEEPEST])
 
     def lines(self, limit: int | None = None) -> list[str]:
-        """~/Without branches, one line covers consecutive calls of the same stage and model, with their numbers./=>/If
-        the application never branches, one line covers consecutive calls of the same stage and model, such as calls
-        2-4./
+        """Return the plan as an indented tree: each stage with its model, then its branches with their probabilities.
+
+        If the application never branches, one line covers consecutive calls of the same stage and model, such as calls
+        2-4.
+
+        Args:
+            limit: the maximum number of lines; if there are more, the last line is ``...``. None returns all lines.
         """
         every = self._runs() if self.graph.annotated.arm is None else self._tree(self.start, 0)
         found = list(islice(every, limit if limit is None else limit + 1))

@@ -51,8 +51,13 @@ def runs_one_model(assignments: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.
 
 
 def assignments(models: Sequence[Sequence[int]]) -> Integers:
-    """~/each row has the index of a model for every stage./=>/each row has the index of a model for every stage. If
-    there are more than :data:`MOST`, some are left out./
+    """Return the assignments to compare, shape (assignments, stages): each row has the index of a model for every
+    stage.
+
+    If there are more than :data:`MOST`, some are left out.
+
+    Args:
+        models: The indices of the models that each stage allows.
     """
     every = every_assignment(models, most=MOST)
     if every is not None:

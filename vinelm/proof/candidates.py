@@ -47,9 +47,17 @@ class Candidate:
 
 
 def labels_needed(differing: float, margin: float, diff: float = 0.0) -> tuple[float, float]:
-    """~/4.5 and 8 times (differing / (margin + diff))², infinite if the plan loses the margin or more./=>/(labels for
-    half of the cases, labels for 80 %): 4.5 and 8 times (differing / (margin + diff))²; both infinite if the plan loses
-    the margin or more./
+    """Return how many labels suffice for a proof in half of all cases, and in 80 % of them, for one plan at 95 %
+    confidence.
+
+    Args:
+        differing: Share of the requests in which the plan's answer differs from today's.
+        margin: The allowed loss, as a fraction (0.02 is two points).
+        diff: The plan's mean score minus today's.
+
+    Returns:
+        (labels for half of the cases, labels for 80 %): 4.5 and 8 times (differing / (margin + diff))². Both are
+            infinite if the plan loses the margin or more.
     """
     if not 0.0 <= differing <= 1.0:
         raise ConfigError(f"the share of differing requests is {differing!r}: give a number from 0 to 1")

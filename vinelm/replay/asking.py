@@ -394,11 +394,17 @@ class Asker:
         return found
 
     def ask(self, wanted: Sequence[tuple[ReplayUnit, str]]) -> bool:
-        """~/Ask for the missing ones of the ``wanted`` answers (a sampled call, and a model or a judge's
-        verdict)./=>/Make the calls for those ``wanted`` answers, pairs (sampled call, model or name of a judge's
-        verdict), that are not stored./
-        ~/Return whether all wanted answers are known now; False if the budget has refused a call./=>/Return whether all
-        wanted answers or failures are known now; False if the budget refused a call, or batches are still open./
+        """Make the calls for those ``wanted`` answers that are not stored: pairs (sampled call, model or name of a
+        judge's verdict).
+
+        Return whether all wanted answers or failures are known now; False if the budget has refused a call, or batches
+        are still open.
+
+        Raises:
+            ConfigError: A provider has refused the key, or a setting of the catalog is wrong.
+            WorkerDied: No node is left.
+            VineLMError: A batch has not ended in time (code ``batches-left``).
+            KeyboardInterrupt: After all calls in progress have ended or are waiting for a batch.
         """
         self.take_in()
         left = list(dict.fromkeys((unit.unit_id, name) for unit, name in wanted))

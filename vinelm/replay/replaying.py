@@ -346,8 +346,8 @@ class ReplayRun:
         same, follower: Compares two answers, and computes the answers of plans.
         with_check: Whether plans may use the application's check.
         asked: Names of the catalog entries that may be asked.
-        days, weighed, weights: Number of calls on each day, keyed by step, then by day; the weighting of requests,
-            keyed by step; and the name of the rule for weights, empty if only the trace's sampling rates count.
+        days, weighed, weights: Number of calls on each day, keyed by step, then by day. The weighting of requests,
+            keyed by step. The name of the rule for weights; empty if only the trace's sampling rates count.
         choosing_share: Share of the budget that may be spent before the plans are chosen.
         alpha: The error probability of all attempts together.
         lines: The lines reported to ``on_line`` so far.
@@ -897,8 +897,10 @@ class ReplayRun:
         return "keep", f"{why}: about {more:,.0f} more would be needed" if math.isfinite(more) else why
 
     def _without(self, step: StepRun, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        """~/``table`` has the name and the :class:`PlanComparison` of each plan that was compared./=>/``table`` has
-        pairs (name, :class:`PlanComparison`), one for each plan that was compared, largest saving first./
+        """Return the advice, the reason and further fields of :class:`StepResult` for a step in which no plan was
+        tested.
+
+        ``table`` has pairs (name, :class:`PlanComparison`), one for each plan that was compared, largest saving first.
         """
         if len(step.units) < LEAST_ROWS:
             why = f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed"

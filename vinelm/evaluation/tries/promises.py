@@ -26,8 +26,18 @@ the whole effect.
 
 
 def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> SelectionOptimism | None:
-    """~/The excess as a curve over the cost of plans; None if no loop has ``memory=1``./=>/The excess in accuracy as a
-    curve over the cost of plans; None if the template has no loop with ``memory=1``./
+    """Return by how much predictions are too high because merged histories agree only in their last choice.
+
+    With ``memory=1`` the rates of a node are means over all histories before it. If the order of models matters, a plan
+    reaches the node by one of these histories, but is chosen for their good average. With ``memory=2`` this effect
+    disappears in ``scripts/bench_merging.py``.
+
+    Args:
+        annotated: The estimate.
+        rows: The rows that it was estimated from.
+
+    Returns:
+        The excess in accuracy as a curve over the cost of plans; None if the template has no loop with ``memory=1``.
     """
     template = replace(annotated.template, steps=remembering(annotated.template.steps, 2, instead_of=1))
     if template == annotated.template:

@@ -52,7 +52,7 @@ def _depth(nodes: Sequence[PlanNode]) -> int:
 
 
 class _Layout:
-    """Computes where the boxes of the steps are placed, each at most ``room`` pixels wide; see the subclasses."""
+    """Computes where the boxes of the steps are placed; ``room`` is a width in pixels, whose use the subclasses define."""
 
     def __init__(self, room: float) -> None:
         self.room = room
@@ -106,7 +106,7 @@ class _Across(_Layout):
 
 
 class _Down(_Layout):
-    """A layout with one step below the other, indented."""
+    """A layout with one step below the other, indented, in a picture of width ``room``."""
 
     def width(self, depth: int) -> float:
         return self.room - min(depth, _DEEPEST) * _INDENT
