@@ -76,8 +76,11 @@ class Assigned(NamedTuple):
         return kept if self.bound is None else {**kept, "bound": self.bound}
 
     def going_on(self, kept: KeptAssigned) -> Assigned:
-        """Return the assignment of a resumed request: this one, with the values in ``kept``, which another run has
-        stored with the path.
+        """Return the assignment of a resumed request; ``kept`` has the fields that an earlier run has stored with the
+        request's path.
+
+        The ``bound`` is the stored one, None if none was stored. If a canary made the assignment, a stored ``is_plan``
+        applies, too.
         """
         is_plan = kept.get("is_plan", self.is_plan) if self.is_trial else self.is_plan
         return Assigned(is_plan, kept.get("bound"), self.is_trial)

@@ -20,8 +20,8 @@ LATE = 0.1
 
 
 def whole(units: Sequence[ReplayUnit], count: int) -> int:
-    """Return ``count``, or the next larger number such that the first sampled calls, so many, do not end within a
-    conversation.
+    """Return the smallest number >= ``count`` such that the sampled calls before and after it belong to different
+    conversations.
     """
     while 0 < count < len(units) and units[count].cluster == units[count - 1].cluster:
         count += 1

@@ -80,8 +80,9 @@ class ReplayUnit:
 class _Sampled(NamedTuple):
     """The call that represents a request in a step, as a row of the store, and what is known about the request.
 
-    The call is drawn from the step's ``calls`` calls in the request: it has the smallest random ``number``. The request
-    represents ``stands_for`` requests; ``day`` is its UTC day, in days since 1970, None if unknown.
+    The call is drawn from the step's ``calls`` calls in the request: it has the smallest random ``number``. It
+    represents ``stands_for`` calls if only a part was recorded. ``day`` is its UTC day, in days since 1970, None if
+    unknown.
     """
 
     number: int

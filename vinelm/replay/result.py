@@ -25,8 +25,8 @@ class StepResult:
         step: The step's name.
         advice: ``switch``, ``keep``, ``undecided`` or ``not enough data``; see :class:`~vinelm.trie.verdict.Verdict`.
         today: The model that answered most of the step's recorded calls.
-        plan: The plan that the verdict and the figures are about, whether advised or not; None if no plan is near to a
-            proof. ``kind``: its type, see :class:`~vinelm.replay.plans.AnswerPlan`; None if no plan was tested.
+        plan: The plan that the verdict and the figures are about, whether advised or not; None if no plan could be
+            considered. ``kind``: its type, see :class:`~vinelm.replay.plans.AnswerPlan`; None if no plan was tested.
         usd: The step's cost in dollars per month, or in the whole trace if the trace is too short (``is_monthly`` is
             False).
         saved: Share of ``usd`` that the plan saves.
