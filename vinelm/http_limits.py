@@ -42,9 +42,10 @@ def _plain(status: int, text: str) -> Any:
 
 
 def bounded_protocol(limits: HttpLimits, told: Told = _plain) -> type[H11Protocol]:
-    """Return uvicorn's protocol class with the limits on a connection and its headers; the application limits bodies.
+    """Return uvicorn's protocol class with the limits on connections, headers and seconds; the application limits
+    bodies.
 
-    ``told`` makes the JSON of refusals.
+    ``told(status, text)`` returns the JSON of a refusal.
     """
 
     class Bounded(_BoundedProtocol):
@@ -73,7 +74,9 @@ class _BoundedProtocol(H11Protocol):
             self._end_after(self.bounds.head_s)
 
     def data_received(self, data: bytes) -> None:
-        """Read data; stop the timer of the headers once the answer begins."""
+        """Read data. The timer of the headers stops once the headers are complete, and starts for the headers of the
+        next request.
+        """
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:  # the head of the next request trickles in
             if self._deadline is None and not self.transport.is_closing():
@@ -97,7 +100,11 @@ class _BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse unreadable requests in JSON, like all other refusals. Called while the error is handled."""
+        """Send a JSON error and close the connection if a request is unreadable, or its headers are too long (status
+        431).
+
+        Called by uvicorn while it handles the parser's error.
+        """
         error = sys.exc_info()[1]
         status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
         text = f"request line and headers are longer than {self.bounds.head_bytes} bytes" if status == 431 else "Bad Request"

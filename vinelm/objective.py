@@ -30,14 +30,16 @@ class Objective:
         min_accuracy: Fraction in [0, 1], on average over requests (VineLM paper §4.3).
         max_cost_usd: Dollars per request; ``cost_budget`` determines its meaning.
         max_latency_s: Seconds from the request's arrival to its answer, for each request.
-        cost_budget: ``"population"`` bounds the mean over requests; ``"per_request"`` bounds each request, planned with the
-            upper end (95 %) of each call's dollars.
-        risk: What the latency bound applies to: ``"mean"`` (as in the paper), ``"mean+sd"`` (plus ``z`` standard deviations of
-            the remaining path) or ``"dp"`` (the chance of being late: a stochastic program over the remaining time).
-        z: Standard deviations, >= 0: added with ``risk="mean+sd"`` (default 1). With ``cost_budget="per_request"`` they are
-            added to the mean, instead of the upper end.
-        late_weight: With ``risk="dp"`` and ``maximize="accuracy"``: how many correct answers outweigh one late answer, >= 0
-            (default 0.75). A larger weight gives fewer late answers and fewer correct ones.
+        cost_budget: ``"population"`` bounds the mean over requests; ``"per_request"`` bounds each request, planned with
+            the upper end (95 %) of each call's dollars.
+        risk: What the latency bound applies to: ``"mean"`` (as in the paper), ``"mean+sd"`` (plus ``z`` standard
+            deviations of the remaining path) or ``"dp"`` (the chance of being late: a stochastic program over the
+            remaining time).
+        z: Number of standard deviations, >= 0. With ``risk="mean+sd"`` (default 1) they are added to the remaining
+            path's mean latency. With ``cost_budget="per_request"`` they are added to each call's mean dollars, which
+            then replace the upper end.
+        late_weight: With ``risk="dp"`` and ``maximize="accuracy"``: how many correct answers outweigh one late answer,
+            >= 0 (default 0.75). A larger weight gives fewer late answers and fewer correct ones.
         confidence: Plan by the lower end of the one-sided accuracy interval of this level, in (0.5, 1). Needs
             ``maximize="accuracy"`` or ``min_accuracy``.
         mix: Whether requests may be divided between two plans so that their mean meets ``max_cost_usd`` (of a
@@ -122,7 +124,8 @@ class Objective:
 
     @property
     def mixes(self) -> bool:
-        """Whether traffic may be split between plans: a limit on a mean competes with the target, and ``mix`` is set.
+        """Whether requests may be divided between two plans: ``mix`` is set, and a limit on a mean competes with the
+        target.
 
         Cost limits and deadlines that hold for each request are not means, so every plan of a traffic split keeps them.
         """
@@ -148,12 +151,12 @@ class Objective:
 
     @property
     def by_means(self) -> Objective:
-        """The objective with a limit on mean seconds instead of the risk of being late; the same if it uses means already."""
+        """The same objective with ``risk="mean"`` instead of ``risk="dp"``; other objectives unchanged."""
         return replace(self, risk="mean", late_weight=None) if self.risk == "dp" else self
 
     @property
     def _mean_bound(self) -> Literal["max_cost_usd", "min_accuracy"] | None:
-        """The field with the limit on a mean that competes with the target; None without one."""
+        """The name of the field whose limit on a mean competes with the target; None if none does."""
         if self.risk == "dp":
             return None
         if self.target == "accuracy" and self.max_cost_usd is not None and self.cost_budget == "population":

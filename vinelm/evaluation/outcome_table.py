@@ -24,7 +24,9 @@ NO_SIGNAL = -1
 
 
 class OutcomeCell(NamedTuple):
-    """One call on a path: the request's row, the models so far, and whether an earlier answer passed the check."""
+    """One call on a path: the request's row index, the models up to this call, and whether an earlier answer passed the
+    check.
+    """
 
     row: int
     prefix: tuple[str, ...]
@@ -42,14 +44,15 @@ class OutcomeTable:
         request_ids: The requests, in row order.
         systems: Names of the systems, in column order.
         success: Whether the answer is correct by the ground truth; shape (requests, systems).
-        signal: The value of the application's signal, as an index into ``labels``; :data:`NO_SIGNAL` without one; same
-            shape.
-        labels: The labels of the signal.
+        signal: The value of the application's signal for each answer, as an index into ``labels``; :data:`NO_SIGNAL` if
+            no signal is declared; same shape.
+        labels: The possible values of the signal.
         passed: Whether the application's own check passed the answer; same shape.
-        answer_class: Answers of one request with equal numbers agree; :data:`NO_ANSWER` without an answer; same shape.
+        answer_class: A number for each answer. Answers to the same request agree if their numbers are equal;
+            :data:`NO_ANSWER` without an answer; same shape.
         cost_usd: Dollars of the call, >= 0; same shape.
-        groups: The group of each request. Requests of one group depend on each other, so they stay on the same side of a
-            split, and a bootstrap draws them together.
+        groups: The name of each request's group. Requests of one group depend on each other, so they stay on the same
+            side of a split, and a bootstrap draws them together.
 
     Raises:
         ConfigError: A shape differs, a name repeats, or a label, class or amount is out of range.
@@ -115,7 +118,7 @@ class OutcomeTable:
 
     def cells(self, path: RequestPath) -> Iterator[OutcomeCell]:
         """Yield a path's calls in order, up to the first answer that passes the check, or up to the path's end if
-        ``path.goes_on``.
+        ``path`` says that it continues past such answers.
 
         Raises:
             ConfigError: The table lacks the request or a model, or the path names models by stage.
@@ -132,10 +135,11 @@ class OutcomeTable:
                 return
 
     def observations(self, paths: Iterable[RequestPath], template: Template) -> list[Observation]:
-        """Return the rows that running these paths would record, each (request, prefix) once, in order.
+        """Return the rows that running these paths would record, in order. A call that several paths share is recorded
+        once.
 
-        Classes are numbered within a request in the order of its rows, as in a store, so they reveal nothing about
-        systems that were not called.
+        Answer classes are numbered within a request in the order of the request's rows, as in a store, so they reveal
+        nothing about systems that were not called.
 
         Args:
             paths: Requests and models; see :meth:`cells`.
@@ -147,7 +151,7 @@ class OutcomeTable:
         return self.observations_of(dict.fromkeys(cell for path in paths for cell in self.cells(path)), template)
 
     def observations_of(self, cells: Iterable[OutcomeCell], template: Template) -> list[Observation]:
-        """Return the rows of these calls, which must be distinct, as :meth:`observations` does for paths."""
+        """Return the recorded results of these distinct calls; the template is that of :meth:`observations`."""
         stages = [stage.name for stage in template.invocations]
         numbers: dict[int, dict[int, int]] = {}
         return [self._observation(cell, stages[len(cell.prefix) - 1], numbers.setdefault(cell.row, {})) for cell in cells]

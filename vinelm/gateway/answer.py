@@ -24,7 +24,7 @@ class ChatAnswer:
     Attributes:
         usage: the token usage as last stated; None if it was never stated.
         model: the name of the model, as the server states it.
-        may_end: whether the server may end the stream here.
+        may_end: whether the answer is complete if the server ends the stream now.
         tells_failure: whether the answer itself states that it has failed.
     """
 
@@ -37,14 +37,18 @@ class ChatAnswer:
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """The assistant's message, or the first of several; None if nothing has arrived."""
+        """The assistant's message so far, of the first choice if the model returns several; None if neither text nor a
+        tool call has arrived.
+        """
         text, calls = "".join(self._texts), [dict(call) for call in self._calls.values()]
         if not (text or calls):
             return None
         return {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """Parse the JSON of an answer or a chunk, record it in ``seen``, and return whether it contains model output."""
+        """Parse the JSON of an answer or a chunk, add it to ``seen``, and return whether it contains text or tool calls
+        of the model.
+        """
         seen.has_begun = True
         chars, has_calls, reason = 0, False, None
         choices = plain.get("choices")
@@ -68,10 +72,10 @@ class ChatAnswer:
         return bool(chars or has_calls)
 
     def _said(self, said: Mapping[str, Any], seen: SeenAnswer, *, keep: bool) -> tuple[int, bool]:
-        """Parse the message ``said``, or a chunk of one, and record it in ``seen``. Return its number of characters, and
+        """Parse the message ``said``, or a chunk of one, and add it to ``seen``. Return its number of characters, and
         whether it calls tools.
 
-        With ``keep`` its text and calls are added to the answer so far.
+        If ``keep``, its text and calls also become part of :attr:`message`.
         """
         chars, has_calls, text, refusal = 0, False, said.get("content"), said.get("refusal")
         if isinstance(text, str) and text:
@@ -92,8 +96,8 @@ class ChatAnswer:
         return chars, has_calls
 
     def _call(self, call: Mapping[str, Any], place: int, *, keep: bool) -> int:
-        """Parse a tool call, or a chunk of a tool call, and return its number of characters. With ``keep`` add it to the answer
-        so far.
+        """Parse a tool call, or a chunk of one, and return its number of characters. If ``keep``, it becomes part of
+        :attr:`message`.
 
         ``place`` is the index of the call in its message, used if the call states none.
         """
@@ -125,7 +129,9 @@ class ResponsesAnswer(ChatAnswer):
         return answer_of(said) if said else None
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """Parse the JSON of an answer or an event, record it in ``seen``, and return whether it contains model output."""
+        """Parse the JSON of an answer or an event, add it to ``seen``, and return whether it contains text or tool
+        calls of the model.
+        """
         seen.has_begun = True
         kind, delta = str(plain.get("type", "")), plain.get("delta")
         if kind == "error":
@@ -147,8 +153,9 @@ class ResponsesAnswer(ChatAnswer):
         return len(text)
 
     def _response(self, response: Mapping[str, Any], seen: SeenAnswer) -> int:
-        """Parse a response's own fields, and its output once that is complete, into ``seen``. Return the number of new
-        characters.
+        """Add a response's own fields to ``seen`` and, once the response is complete, its output.
+
+        Return the number of characters of the output that have not arrived in earlier events.
         """
         self.model = str(response.get("model") or self.model)
         told = {name: one for name in ("id", "model", "service_tier") if isinstance(one := response.get(name), str)}
@@ -212,7 +219,7 @@ class AnswerPiece(RawPiece):
 
     Args:
         plains: the JSON of the answer, or of each event in these bytes.
-        answer: the answer so far, which parses them.
+        answer: the answer so far, to which :meth:`show` adds these pieces.
         is_end: whether the answer ends here, with or without a finish reason.
     """
 
@@ -222,7 +229,7 @@ class AnswerPiece(RawPiece):
         self.data, self._plains, self._answer, self._is_end = data, plains, answer, is_end
 
     def show(self, seen: SeenAnswer) -> bool:
-        """Record the parsed content in ``seen``, and return whether it contains model output."""
+        """Parse these pieces, add them to ``seen``, and return whether they contain text or tool calls of the model."""
         is_output = False
         for plain in self._plains:
             is_output |= self._answer.read(plain, seen)

@@ -88,17 +88,20 @@ class Refused(Exception):
 class Gateway:
     """OpenAI's chat completions and Responses as an ASGI application. ``vine`` answers each call. Spends money.
 
-    Without a trie a call goes to the model that its client named. With a trie, the plan chooses the model for the steps that it
-    knows. Bodies and answers pass unchanged if the model uses OpenAI's format, and are translated otherwise.
+    Without a trie a call goes to the model that its client named. With a trie, the plan chooses the model for calls of
+    the trie's stages. Bodies and answers pass unchanged if the model uses OpenAI's format, and are translated
+    otherwise.
 
     Args:
-        vine: Chooses and creates the models. Its catalog has all addresses, and the names of the variables that hold keys.
-        keys: The keys of callers with their caps. None serves every caller, which is meant for the loopback interface only.
+        vine: Chooses and creates the models. Its catalog has all addresses, and the names of the variables that hold
+            keys.
+        keys: The keys of callers with their caps. None serves every caller, which is meant for the loopback interface
+            only.
         record: The file to which calls are written, for ``vinelm replay``. None writes no calls.
-        objective: The objective of requests that do not name an objective. None uses the objective of the plan that the trie's
-            verdict is about.
-        steps: Names of steps by the first words of their system prompt. ``vinelm replay`` shows these words for steps without a
-            name.
+        objective: The objective of requests that do not name an objective. None uses the objective of the plan that the
+            trie's verdict is about.
+        steps: Names of steps, keyed by the first words of the step's system prompt, as ``vinelm replay`` shows them for
+            steps without a name.
         limits: The resources that a client may use.
 
     Raises:
@@ -237,7 +240,11 @@ class Gateway:
         return Objective.from_dict(plain)
 
     def _step_of(self, request: Request, form: Form, body: Mapping[str, Any]) -> tuple[str, str, str | None]:
-        """Return the step that makes the call, its name (empty without a name), and the catalog entry that the client named."""
+        """Return (the step that makes the call, its name, the catalog entry that the client named).
+
+        The step is its name, or an identifier made from the prompt if it has no name; the name is then empty. The entry
+        is None if the client named a step instead of a model.
+        """
         model, title = body["model"], request.headers.get("x-vinelm-step", "")
         default = None
         if model.startswith(PREFIX):
@@ -283,7 +290,9 @@ class Gateway:
     # -- who asks ------------------------------------------------------------------------------------------------------------
 
     def _caller(self, request: Request) -> CallerKey | None:
-        """Return the caller's key, or None if callers need no key."""
+        """Return the caller's key; None if the gateway has no keys. Raise :class:`Refused` for an unknown key or a
+        forbidden caller.
+        """
         if self.keys is None:
             # A page in a browser must not spend the owner's money, whatever name it uses for this machine.
             host = request.headers.get("host", "")
@@ -301,7 +310,9 @@ class Gateway:
         return key
 
     def _account_of(self, context: RunContext) -> CallGuard | None:
-        """Return the guard that authorizes a run's calls under the caps of the caller's key and of the fleet's tenant."""
+        """Return the guard that authorizes a run's calls under the caps of the caller's key and of the fleet's tenant;
+        None without caps.
+        """
         theirs = None if self._theirs is None else self._theirs(context)
         key = self._by_key.get((context.configurable or {}).get(KEY, ""))
         own = None if key is None or self.keys is None else self.keys.account(key)
@@ -397,7 +408,9 @@ async def _hung_up(receive: Callable[[], Awaitable[Any]]) -> None:
 
 
 class _LoadedPlan(NamedTuple):
-    """The currently loaded plan: its objective, and the steps that the plan knows."""
+    """The plan that is currently loaded: the planner, the objective, and the names of the stages for which the plan
+    chooses models.
+    """
 
     planner: Any
     objective: Objective | None

@@ -59,11 +59,12 @@ class ClientCall:
     Attributes:
         form: the format of the call's body and answer.
         body: the body's JSON.
-        step: the step that makes the call, as VineLM knows it.
+        step: the step that makes the call: its name, or an identifier made from its prompt.
         title: the step's name; empty if only its prompt identifies it.
-        default: the catalog entry that the client named, which is used without a plan; None means the step's own entry.
+        default: the name of the catalog entry that the client asked for, used if no plan chooses another; None means
+            the step's own entry.
         request: the request that the call belongs to.
-        is_planned: whether the plan knows the step, so that another model may answer after a failure.
+        is_planned: whether the plan chooses the step's model, so that another model may answer after a failure.
     """
 
     def __init__(
@@ -118,7 +119,9 @@ class Exchange:
             self._record(started_at, time.monotonic() - began_s, why)
 
     async def _run(self) -> str | None:
-        """Make the call and answer the client. Return the reason for a failure, or None."""
+        """Make the call and answer the client. Return why the call failed; None if it succeeded or the client has the
+        provider's full answer.
+        """
         call, adapter = self._call, self._vine.adapter
         try:
             begun = await ChatCall.abegin(adapter, call.step, default=call.default, falls_back=False)
@@ -142,7 +145,9 @@ class Exchange:
         return None
 
     async def _answered(self, scope: InvocationScope) -> None:
-        """Answer with the chosen model. If it fails before the client has received anything, answer with another model."""
+        """Answer with the chosen model. If it fails before the client has received anything and the step is planned,
+        ask another model.
+        """
         while True:
             answering: BaseChatModel = scope.answering
             if self._call.form is RESPONSES_FORM:  # a plan of several models does not support it
@@ -161,7 +166,9 @@ class Exchange:
             return
 
     async def _attempt(self, answering: BaseChatModel, kept: list[bytes]) -> None:
-        """Stream one model's answer; an answer that is not streamed is collected in ``kept``."""
+        """Ask one model, and send its answer to the client as it arrives. An answer that is not streamed is added to
+        ``kept`` instead.
+        """
         binding: CallBinding | None = answering.binding if isinstance(answering, RemoteChatModel) else None
         form = self._call.form
         address = None if binding is None else address_of(binding.provider, binding.model, form)
@@ -188,7 +195,7 @@ class Exchange:
                     kept.append(data)
 
     async def _end(self, kept: list[bytes]) -> None:
-        """Finish the answer to the client; if it is not streamed, send it as a whole: ``kept`` has its pieces."""
+        """End the answer to the client. If nothing was sent yet, send the answer as a whole from its pieces ``kept``."""
         if not self._has_begun:
             content = b"".join(kept)
             await self._begin(200, _JSON, {"content-length": str(len(content)), **self._told()})
@@ -202,7 +209,13 @@ class Exchange:
         return (error.kind in _WHOLE or self._answer.tells_failure) and self._passes and came
 
     async def _wired(self, chat: RemoteChatModel, binding: CallBinding, address: Any) -> AsyncGenerator[bytes]:
-        """Yield the bytes of the provider's answer unchanged."""
+        """Yield the bytes of the provider's answer unchanged.
+
+        Args:
+            chat: The chat model that makes the call, with retries.
+            binding: The model, the provider and the guard of the call.
+            address: The provider's address for the client's format.
+        """
         call = self._call
         request = wire_request(
             call.form,
@@ -332,8 +345,8 @@ class Exchange:
 
 
 class SingleAttempt:
-    """The only model of a :class:`~vinelm.adapters.calls.fallback_model.FallbackModel`: the exchange itself handles
-    fallbacks.
+    """Tells a :class:`~vinelm.adapters.calls.fallback_model.FallbackModel` to ask only one model; the exchange itself
+    handles fallbacks.
     """
 
     def __init__(self, answering: BaseChatModel) -> None:

@@ -17,8 +17,8 @@ _TYPES: Mapping[Any, str] = {"developer": "system", "user": "human", "assistant"
 
 
 class SaidMessage(NamedTuple):
-    """A message of a prompt, with the fields of LangChain's messages. Calculations of the maximum cost and the choice of a
-    replica need these fields.
+    """A message of a prompt, with the fields of LangChain's messages from which the maximum cost and the replica are
+    determined.
     """
 
     type: str
@@ -42,7 +42,7 @@ class Form(ABC):
 
     Attributes:
         path: the path of calls in this format, after ``/v1/``, here and at a provider.
-        limits: the parameters that limit an answer's length.
+        limits: the names of the parameters that limit an answer's length.
         answer: the class that parses an answer.
     """
 
@@ -67,8 +67,8 @@ class Form(ABC):
         """Return the required answer format as in chat completions; None for plain text."""
 
     def adds_usage(self, asked: Mapping[str, Any]) -> bool:
-        """Return whether the gateway must request the usage: streams state it only on request, and the body ``asked`` lacks
-        the request.
+        """Return whether the gateway must ask the provider to state the usage in a stream, because the client's body
+        ``asked`` does not.
         """
         return False
 

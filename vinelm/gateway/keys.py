@@ -72,7 +72,11 @@ class CallerKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyDay:
-    """The spending of a key today; ``reserved_usd`` belongs to calls in flight, or to a gateway that was killed."""
+    """What a key has spent on the current UTC day.
+
+    ``spent_usd`` and ``calls`` count finished calls. ``reserved_usd`` is the maximum cost of calls in flight, and of
+    calls of a gateway that was killed.
+    """
 
     key: CallerKey
     spent_usd: float
@@ -187,7 +191,9 @@ class KeyBook:
         return found
 
     def wait_s(self, key: CallerKey) -> float:
-        """Count a call of the key and return 0. If its rate is exhausted, return the seconds to wait, without counting."""
+        """Count a call of the key and return 0. If the key's calls per minute are used up, return the seconds to wait,
+        without counting.
+        """
         if key.calls_per_min is None:
             return 0.0
         now_s = self._now()
@@ -203,7 +209,9 @@ class KeyBook:
     # -- dollars -----------------------------------------------------------------------------------------------------------
 
     def account(self, key: CallerKey) -> KeyAccount | None:
-        """Return the guard of a key's calls, or None if the key has no cap. The caller then reports costs to :meth:`count`."""
+        """Return the guard of a key's calls; None if the key has no cap, so that its costs have to be reported to
+        :meth:`count`.
+        """
         return None if key.daily_usd is None else KeyAccount(self, key, key.daily_usd)
 
     def count(self, key: CallerKey, usages: Sequence[Usage]) -> None:
@@ -219,8 +227,8 @@ class KeyBook:
             )
 
     def reserve(self, key: CallerKey, upper_nano: int, most: int) -> int | None:
-        """Reserve a call's maximum cost on the current UTC day, and return the number of the day. Return None, without a
-        reservation, if the day's spending would exceed the cap.
+        """Reserve a call's maximum cost on the current UTC day, and return the day as days since 1970-01-01. Return
+        None, without a reservation, if the day's spending would exceed the cap.
 
         Args:
             key: The key of the call.
@@ -239,10 +247,14 @@ class KeyBook:
         return day if found.rowcount else None
 
     def settle(self, key: CallerKey, day: int, upper_nano: int, cost_nano: int, *, calls: int) -> None:
-        """Replace a reservation of ``upper_nano`` by the real cost ``cost_nano`` (both in billionths of a dollar), and count
-        ``calls``.
+        """Replace a reservation of ``upper_nano`` by the real cost ``cost_nano``, both in billionths of a dollar.
 
-        ``day`` is the day that :meth:`reserve` returned.
+        Args:
+            key: The key of the call.
+            day: The day that :meth:`reserve` returned.
+            upper_nano: The reserved cost.
+            cost_nano: The real cost.
+            calls: The number to add to the day's finished calls.
         """
         with self._writing():
             self._connection.execute(
@@ -348,7 +360,7 @@ class KeyPermit:
 
 
 def digest_of(key: str) -> str:
-    """Return the hash under which a key is stored. Keys are random, so a salt would not make guessing harder."""
+    """Return the hash under which a key is stored. Keys are random, so adding a salt would not make them harder to guess."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
 
 

@@ -23,13 +23,13 @@ class OpenRequest:
     """One open request.
 
     Attributes:
-        key: The caller, and the name that the caller gave the request; None if it has no name, so that it consists of a single
-            call.
+        key: (the caller, the name that the caller gave the request); None if the caller gave no name, so that the
+            request is a single call.
         name: The name that the caller gave the request, or a generated name.
         context: The settings of the request's run. The run is found by the identity of this object.
         asked: The objective that the first call named; None if it named no objective.
         calls: Number of calls in progress.
-        used_s: When the request's last call ended, in seconds of the clock ``now``.
+        used_s: When the request's last call ended, in seconds of the clock of :class:`OpenRequests`.
     """
 
     key: tuple[str, str] | None
@@ -54,7 +54,7 @@ class OpenRequests:
         self._idle: OrderedDict[tuple[str, str], OpenRequest] = OrderedDict()  # the idle ones among them, longest idle first
 
     def __len__(self) -> int:
-        """Return the number of requests that callers have named."""
+        """Return the number of open requests to which callers gave names."""
         return len(self._named)
 
     def begin_call(

@@ -76,9 +76,10 @@ def wire_request(
         asked: the client's body.
         model: the called model.
         address: the model's address.
-        is_own: whether the client named this model. If not, the answer limit is renamed to this server's parameter.
-        is_capped: whether the call counts toward a spending cap. Such a call is sent with a limit on the answer's tokens, and
-            settings without a maximum cost are refused.
+        is_own: whether the client named this model. If not, a limit on the answer's length is sent under the parameter
+            name that this model's server reads.
+        is_capped: whether the call counts toward a spending cap. Such a call is sent with a limit on the answer's
+            tokens, and settings without a maximum cost are refused.
         refused: settings that the model is known to refuse, which are left out unless the client named this model.
 
     Raises:
@@ -153,7 +154,7 @@ def refuse_billed_apart(asked: Mapping[str, Any]) -> None:
 
 
 class WireRefusal(Exception):
-    """A server's error response, as an exception with the attributes by which failures are classified."""
+    """A provider's error response, as an exception with the attributes from which the kind of failure is determined."""
 
     def __init__(self, status: int | None, body: Any, response: Any) -> None:
         super().__init__()
@@ -171,7 +172,8 @@ class UpstreamAnswer(NamedTuple):
 class Upstream:
     """Sends requests to the providers' servers.
 
-    The common part of all requests to an address is built once, because it takes twice the time of the rest.
+    What all requests to an address have in common is built once, because that takes two thirds of the time to build a
+    request.
 
     Args:
         client: The HTTP client.
@@ -213,8 +215,9 @@ class WireSender:
 
     Args:
         http: sends the request.
-        provider: gives the address of a group's replica.
-        binding: a pair: the entry's chat model, which also records what is learnt about the entry, and the entry's address.
+        provider: gives the address of a replica if the model's catalog entry names a group of replicas.
+        binding: (the chat model of the catalog entry, which also records which settings the model refuses; the entry's
+            address).
         form: the format of the call.
         hides_usage: whether the usage is removed from the client's stream.
 
@@ -233,7 +236,7 @@ class WireSender:
         self.upstream: UpstreamAnswer | None = None
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the entry's chat model, which records what is learnt about the entry."""
+        """Return the chat model of the catalog entry, which also records which settings the model refuses."""
         return self._inner
 
     def around(self, inner: InnerChat) -> WireSender:
@@ -290,7 +293,7 @@ class WireSender:
             await response.aclose()
 
     def _whole(self, request: WireRequest, response: Any, content: bytes) -> AnswerPiece:
-        """Return an answer that is not streamed. Raise an error if the answer is incomplete or invalid."""
+        """Return an answer that is not streamed, as one piece. Raise an error if the response is an error or not valid JSON."""
         try:
             plain = json.loads(content)
         except (ValueError, RecursionError):

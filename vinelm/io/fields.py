@@ -34,7 +34,9 @@ def as_text(value: Any) -> str:
 
 
 def as_flag(value: Any, column: str, where: str) -> bool:
-    """Return True for 1, true and yes, and False for 0, false and no, in upper or lower case."""
+    """Return True for 1, true and yes, and False for 0, false and no, in upper or lower case; raise
+    :class:`DatasetError` for others.
+    """
     try:
         return _FLAGS[str(value).strip().lower()]
     except KeyError:
@@ -42,7 +44,9 @@ def as_flag(value: Any, column: str, where: str) -> bool:
 
 
 def as_score(value: Any, column: str, where: str) -> bool | float:
-    """Return a flag like :func:`as_flag`, and any other number in [0, 1] as a float."""
+    """Return a bool for the values of :func:`as_flag`, and any other number in [0, 1] as a float; raise
+    :class:`DatasetError` for others.
+    """
     known = _FLAGS.get(str(value).strip().lower())
     if known is not None:
         return known
@@ -56,7 +60,7 @@ def as_score(value: Any, column: str, where: str) -> bool | float:
 
 
 def as_number(value: Any, column: str, where: str) -> float:
-    """Return the value as a float."""
+    """Return the value as a float; raise :class:`DatasetError` if it is not a number."""
     try:
         return float(value)
     except (ValueError, TypeError):
@@ -64,7 +68,7 @@ def as_number(value: Any, column: str, where: str) -> float:
 
 
 def as_amount(value: Any, column: str, where: str) -> float:
-    """Return the value as a finite number >= 0, such as dollars or seconds."""
+    """Return the value as a finite number >= 0, such as dollars or seconds; raise :class:`DatasetError` for others."""
     try:
         amount = float(value)
     except (ValueError, TypeError):
@@ -75,7 +79,7 @@ def as_amount(value: Any, column: str, where: str) -> float:
 
 
 def as_count(value: Any, column: str, where: str, *, least: int = 0) -> int:
-    """Return the value as a whole number >= ``least``."""
+    """Return the value as a whole number >= ``least``; raise :class:`DatasetError` for others."""
     number = as_number(value, column, where)
     if not number.is_integer() or number < least:
         raise DatasetError(f"{where}: {column} is {value!r}: it must be a whole number >= {least}")
@@ -83,7 +87,7 @@ def as_count(value: Any, column: str, where: str, *, least: int = 0) -> int:
 
 
 def json_in(value: Any) -> Any:
-    """Return the value, parsed if it is JSON text, as in a table's cell or a span's attribute."""
+    """Return a text that is a JSON object, list or string parsed, and any other value unchanged."""
     if isinstance(value, str) and value[:1] in ("{", "[", '"'):
         try:
             return json.loads(value)

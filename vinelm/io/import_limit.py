@@ -16,14 +16,15 @@ USUAL_S = 120.0
 
 @contextmanager
 def import_limited(what: str, place: Callable[[], str] = str) -> Iterator[None]:
-    """End the block with an error if it takes longer than the limit: see :func:`~vinelm.io.operating_system.ended_after`.
+    """Raise an error if the block takes longer than the time limit for imports; see
+    :func:`~vinelm.io.operating_system.ended_after`.
 
     Args:
         what: The block's work, for the message: ``importing 'app'``.
-        place: Called when the time is over; returns the line that is running, as ``" (at app.py:7)"``.
+        place: Called when the time is over; returns the line of code that is running then, as ``" (at app.py:7)"``.
 
     Raises:
-        ConfigError: The environment variable is not a valid time.
+        ConfigError: The environment variable ``VINELM_IMPORT_LIMIT_S`` is not a valid time.
         WorkflowError: The block took longer than the limit.
     """
     limit_s = _limit_s()

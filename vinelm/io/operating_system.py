@@ -61,9 +61,10 @@ def is_running(pid: int) -> bool:
 
 
 def lock(descriptor: int, *, is_shared: bool = False) -> bool:
-    """Lock an open file until it is closed, without waiting; several processes may hold a lock that ``is_shared``. Return
-    False if another process holds a lock that excludes this one.
+    """Lock an open file until it is closed, without waiting. Return True, or False if another process holds a
+    conflicting lock.
 
+    A lock with ``is_shared`` conflicts only with exclusive locks; an exclusive lock conflicts with every other lock.
     Windows lacks such locks: nothing is locked there, and the result is True.
 
     Raises:

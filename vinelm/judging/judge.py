@@ -36,8 +36,8 @@ AGAIN = "Your last reply was not of that form. Reply with one JSON object with t
 
 @dataclass(frozen=True, kw_only=True)
 class LLMJudge:
-    """A scorer that asks a model; made by :func:`llm_judge`, whose arguments are its fields. A profile calls it through code
-    that books its cost; it cannot be called as a plain function.
+    """A scorer that asks a model whether an answer is correct; made by :func:`llm_judge`, whose arguments are its
+    fields. A profile asks the model under its budget; calling the object as a function raises an error.
     """
 
     model: str | Model
@@ -83,9 +83,9 @@ class LLMJudge:
         """Return (role, text) messages for the judge: its instructions, then question and answer as one JSON object.
 
         Args:
-            request: The request, for errors.
-            given: The graph's input, without labels.
-            state: The workflow's state after the answer.
+            request: The request, to name it in errors.
+            given: The input of the application's graph, without labels.
+            state: The state of the application's graph after the call that is judged.
 
         Raises:
             WorkflowError: A key is missing, or a value is not plain JSON.

@@ -20,7 +20,7 @@ class Judgement:
 
     Attributes:
         judge: Hash of the judge's model, rubric and keys.
-        asked: Hash of the judge's model and its prompt.
+        asked: Hash of the judge's model and its prompt, which contains question and answer.
         correct: Whether the judge considers the answer right; None without a verdict.
         truth: Whether the answer is right according to the request's label; None without a label.
         label: Hash of the label and of the way in which answers are compared with it; None without a label.

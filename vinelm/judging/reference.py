@@ -16,16 +16,18 @@ Score = Callable[["Request", Mapping[str, Any]], bool | float]
 
 
 class ComparesAnswers(Protocol):
-    """The interface of a function that compares an answer of the current setup with another answer. Each answer has a text
-    ``content``, and ``tool_calls``.
+    """The interface of a function that compares a recorded answer of the current setup with another answer to the same
+    request. Each answer has a text ``content``, and ``tool_calls``.
     """
 
     def __call__(self, recorded: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         """Return whether the two answers are the same."""
 
     def audit(self, recorded: Sequence[Mapping[str, Any]]) -> float:
-        """Return the fraction of equal answers that a person is asked to check. It is above 0 if answers that count as equal
-        may differ in score.
+        """Return the share of equal answers that people are also asked to compare, given the current setup's recorded
+        answers.
+
+        It is above 0 if answers that count as equal may differ in score.
         """
 
 
@@ -65,5 +67,7 @@ class AsToday:
         return bool(self.labels) and request.has(self.labels)
 
     def text(self, state: Mapping[str, Any]) -> str | None:
-        """Return the answer in a state as canonical JSON; None if the workflow's own ``answer`` keys select it."""
+        """Return the answer in a state as canonical JSON. None if ``answer`` is None, so that the workflow's own
+        ``answer`` keys select it.
+        """
         return None if self.answer is None else canonical(self.answer(state))

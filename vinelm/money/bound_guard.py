@@ -36,16 +36,17 @@ class BoundPermit:
 
 
 class BoundGuard:
-    """Authorizes calls through ``guard`` until the guard fails, and then by its own account.
+    """Authorizes calls through ``guard`` until the guard fails, and afterwards by an account that this object keeps.
 
-    A :class:`~vinelm.requests.protocols.CallGuard`. The account counts every call that was authorized here, at its maximum cost
-    until it is settled. After the guard's first failure only the account decides, so the cap still holds. If the limit or
-    earlier spending is unknown, every further call is refused. Thread-safe.
+    A :class:`~vinelm.requests.protocols.CallGuard`. The account counts every call that this object has authorized, at
+    its maximum cost until it is settled. After the guard's first failure only the account decides, so the cap still
+    holds. If the limit or earlier spending is unknown, every further call is refused. Thread-safe.
 
     Args:
         guard: the guard; None if it could not be created.
         limit_usd: the cap in dollars; None if it is unknown.
-        on_failure: called as ``on_failure(what, error)`` when the guard fails.
+        on_failure: called as ``on_failure(what, error)`` when the guard fails; ``what`` names the failed call of the
+            guard.
     """
 
     __slots__ = ("_guard", "_limit_usd", "_lock", "_on_failure", "_open", "_used_usd")
@@ -80,8 +81,12 @@ class BoundGuard:
 
     @contextmanager
     def _surviving(self, what: str, *, may_refuse: bool) -> Iterator[None]:
-        """Switch to this object's own account if the guard fails inside the block. With ``may_refuse`` a refusal is passed on,
-        because a call asks for money; otherwise it counts as a failure. ``what`` names the failed part in messages.
+        """Use only this object's account from now on if the guard fails inside the block.
+
+        Args:
+            what: The name of the guard's method, for ``on_failure``.
+            may_refuse: Whether :class:`CallRefused` is raised, because a call asks for money; otherwise it counts as a
+                failure.
         """
         try:
             yield
@@ -92,10 +97,10 @@ class BoundGuard:
             self._on_failure(what, error)
 
     def _own(self, permit: CallPermit | None, upper_usd: float) -> BoundPermit:
-        """Count a call in this object's own account, and return its permit.
+        """Count a call at its maximum cost in this object's account, and return the call's permit.
 
-        ``permit`` is the guard's permit, None without a guard, or after its failure. With None, raise :class:`CallRefused` if
-        the call does not fit into the account's limit.
+        ``permit`` is the guard's permit; None if there is no guard any more. With None, raise :class:`CallRefused` if
+        the call does not fit into the limit.
         """
         with self._lock:
             if permit is None:
@@ -106,7 +111,9 @@ class BoundGuard:
         return own
 
     def add_inherited(self, usd: float | None) -> None:
-        """Add the dollars that another process spent on the request; None if unknown."""
+        """Add the dollars that another process spent on the request to the account. None means unknown: without the
+        guard, calls are refused.
+        """
         with self._lock:
             if usd is None:
                 self._limit_usd = None
@@ -114,7 +121,7 @@ class BoundGuard:
                 self._used_usd += usd
 
     def count_up_to(self, usd: float) -> None:
-        """Raise the total to at least ``usd`` dollars, known to have been spent on the request before."""
+        """Raise the account's total to at least ``usd`` dollars, which the request is known to have spent so far."""
         with self._lock:
             self._used_usd = max(self._used_usd, usd)
 
@@ -148,14 +155,17 @@ class BoundGuard:
 def with_account(
     guard: CallGuard | None, account: CallGuard | None, note: Callable[[str, BaseException], None] | None
 ) -> CallGuard | None:
-    """Return a guard that authorizes a call only if first the shared account and then the run's own guard authorize it.
+    """Return a guard that asks the shared account and then the run's own guard, and authorizes a call only if both do;
+    None if both are None.
 
-    If the account fails, the run's further calls are refused, because only the account knows the spending of other requests.
+    If the account fails, the run's further calls are refused, because only the account knows the spending of other
+    requests.
 
     Args:
         guard: the run's own guard; None without one.
         account: the account that several requests share; None without one.
-        note: called with the part that failed and its error. None raises failures instead.
+        note: called as ``note(what, error)`` when a guard fails: the failed method's name, and the error. None raises
+            the error instead.
     """
     if account is None:
         return guard

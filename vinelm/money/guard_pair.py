@@ -85,7 +85,9 @@ class GuardPair:
 
 @contextmanager
 def _undoing(permit: CallPermit) -> Iterator[None]:
-    """Cancel the reservation of ``permit``, the account's permit, if the block fails, because the call is then not made."""
+    """Cancel the reservation in the account, whose permit is ``permit``, if the block fails, because the call is then
+    not made.
+    """
     try:
         yield
     except BaseException:

@@ -23,11 +23,11 @@ STEP = 0.5
 
 
 class SpendControl:
-    """Corrects an objective's limit on the mean cost per request (``cost_budget="population"``). Thread-safe.
+    """Multiplies an objective's limit on the mean cost per request (``cost_budget="population"``) by a factor that
+    follows real spending. Thread-safe.
 
-    If requests cost less than planned by some factor, plans are made as if the limit were larger by that factor, so that real
-    spending meets the limit. The factor changes slowly, and within a fixed range. Requests are counted when they begin, dollars
-    when they are spent.
+    The factor is planned divided by real dollars: above 1 if requests cost less than planned. It changes slowly, and
+    within a fixed range. Requests are counted when they begin, dollars when they are spent.
 
     In a fleet all processes share one factor (:meth:`take_counted`, :meth:`follow`).
 
@@ -52,7 +52,7 @@ class SpendControl:
 
     @property
     def factor(self) -> float:
-        """The corrected cost limit divided by the objective's own limit, in [1 / MOST, MOST]."""
+        """The current factor: the corrected cost limit divided by the objective's own limit, in [1 / MOST, MOST]."""
         with self._lock:
             return self._factor
 
@@ -81,17 +81,16 @@ class SpendControl:
             self._counted[2] += usd
 
     def take_counted(self) -> tuple[float, float, float]:
-        """Return the number of requests, their planned dollars, and the spent dollars, each counted since the last call of
-        this method.
-        """
+        """Return (requests, their planned dollars, dollars spent), each counted since the last call of this method."""
         with self._lock:
             requests, planned_usd, spent_usd = self._counted
             self._counted = [0.0, 0.0, 0.0]
             return requests, planned_usd, spent_usd
 
     def follow(self, factor: float | None) -> None:
-        """Use this factor, computed elsewhere, until the next call of this method. None computes the factor in this process
-        again.
+        """Use this factor, which another process has computed, until the next call of this method.
+
+        None means that this process computes the factor again.
         """
         with self._lock:
             self._is_led = factor is not None

@@ -49,12 +49,13 @@ class SpendPermit:
 
 
 class SpendGuard:
-    """Authorizes calls within a spending limit; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe.
+    """Authorizes calls within a spending limit in dollars; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe.
 
-    A call is authorized only if everything spent, everything reserved for calls in flight and the call's own maximum cost
-    together stay within the limit. So the limit is exceeded only if a call costs more than its stated maximum. Spending is what
-    others spent before (:meth:`add_inherited`) plus what was spent here. The latter is the cost of the settled calls or of the
-    recorded calls (:meth:`note_recorded`), whichever is larger, since a backend may report usage without asking a guard.
+    A call is authorized only if everything spent, everything reserved for calls in flight and the call's own maximum
+    cost together stay within the limit. So the limit is exceeded only if a call costs more than its stated maximum.
+    Spending is what others spent before (:meth:`add_inherited`) plus what was spent under this guard. The latter is the
+    cost of its settled calls or the recorded total (:meth:`note_recorded`), whichever is larger, since a backend may
+    report usage without asking a guard.
 
     Args:
         limit_usd: the spending limit in dollars, at least 0.
@@ -75,7 +76,7 @@ class SpendGuard:
 
     @property
     def spent_usd(self) -> float:
-        """The spending in dollars, both here and earlier by others, without reservations."""
+        """The dollars spent under this guard and, before, by others; reservations are not included."""
         return self._inherited_usd + max(self.settled_usd, self._recorded_usd)
 
     @property
@@ -125,8 +126,10 @@ class SpendGuard:
             self._count(usage.cost_usd)
 
     def note_recorded(self, total_usd: float) -> None:
-        """Count the cost of calls that were made without a permit, given the total cost in dollars of all calls recorded here
-        so far.
+        """Raise the dollars spent under this guard to at least ``total_usd``, the recorded cost of all its calls so
+        far.
+
+        So calls that a backend made without a permit count, too.
         """
         with self._lock:
             self._recorded_usd = max(self._recorded_usd, total_usd)
@@ -168,7 +171,9 @@ class SpendGuard:
         )
 
     def _settled(self, cost_usd: float) -> None:
-        """Do nothing. Subclasses override this hook, which is called when a call was settled at this cost."""
+        """Do nothing. Subclasses override this hook, which is called with the cost of a call in dollars when the call
+        is settled.
+        """
 
     def _reservation_changed(self) -> None:
         """Do nothing. Subclasses override this hook, which is called when ``reserved_usd`` has changed."""

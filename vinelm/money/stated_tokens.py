@@ -20,13 +20,13 @@ _MARKS = ("cache_control", "cachePoint", "cache_point")
 
 
 def is_too_few(tokens: int, *texts: str) -> bool:
-    """Return whether these texts must consist of more than ``tokens`` tokens."""
+    """Return whether ``tokens`` is below the smallest number of tokens of which these texts can consist."""
     most = MOST_CHARS * tokens + SPARED_CHARS if tokens else 0
     return sum(map(len, texts)) > most and sum(len(_RUN.sub(r"\1", text)) for text in texts) > most
 
 
 def texts_of(messages: Iterable[Any]) -> list[str]:
-    """Return the texts of messages, without parts that are counted differently: images, files, tools, hidden reasoning."""
+    """Return the text of each message, without parts that are counted differently: images, files, tools, hidden reasoning."""
     return [str(message.text) for message in messages]
 
 

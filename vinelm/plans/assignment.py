@@ -12,17 +12,18 @@ FOLLOWS, CANARY, MIXTURE = "mixture:follows:", "canary:", "mixture:"
 
 
 def place_of(text: str) -> float:
-    """Return a number in [0, 1) from a hash of the text: uniform over texts, and the same in every process."""
+    """Return a number in [0, 1) computed from a hash of the text: uniform over texts, and the same in every process."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
 
 
 @dataclass(frozen=True)
 class Assignment(Generic[Part]):
-    """The parts between which requests are divided, with their shares, which add up to 1.
+    """The alternatives (plans or setups) between which requests are divided at random, each with its share of the
+    requests.
 
     Args:
-        parts: pairs (share of the requests, part).
-        salt: the prefix of the hashed text; another salt gives an independent assignment.
+        parts: pairs (share of the requests, alternative); the shares add up to 1.
+        salt: a text in front of the hashed key; another salt gives an independent assignment.
     """
 
     parts: tuple[tuple[float, Part], ...]
@@ -30,11 +31,11 @@ class Assignment(Generic[Part]):
 
     @classmethod
     def of_share(cls, share: float, part: Part, rest: Part, salt: str = MIXTURE) -> Assignment[Part]:
-        """Return an assignment that gives the fraction ``share`` of the requests to ``part``, and the others to ``rest``."""
+        """Return an assignment that gives the fraction ``share`` of the requests to ``part``, and all others to ``rest``."""
         return cls(((share, part), (1.0 - share, rest)), salt)
 
     def of(self, key: str) -> Part:
-        """Return the part assigned to a key, such as a request's id; it is the same in every process."""
+        """Return the alternative for a key, such as a request's id; it is the same in every process."""
         at = place_of(self.salt + key) if len(self.parts) > 1 else 0.0
         for share, part in self.parts[:-1]:
             if at < share:
@@ -44,7 +45,9 @@ class Assignment(Generic[Part]):
 
 
 class KeptAssigned(TypedDict, total=False):
-    """The fields of an :class:`Assigned` that are stored with the path, since another process could assign differently."""
+    """The fields of an :class:`Assigned` that are stored with a request's path, since another process could assign
+    differently.
+    """
 
     is_plan: bool
     bound: float
@@ -66,12 +69,19 @@ class Assigned(NamedTuple):
 
     @property
     def kept(self) -> KeptAssigned:
-        """The fields stored with the path, so that a resumed request keeps its plan; empty if there is nothing to store."""
+        """The fields to store with the request's path, so that a resumed request keeps its plan; empty if no field has
+        to be stored.
+        """
         kept: KeptAssigned = {"is_plan": self.is_plan} if self.is_trial else {}
         return kept if self.bound is None else {**kept, "bound": self.bound}
 
     def going_on(self, kept: KeptAssigned) -> Assigned:
-        """Return the assignment of a resumed request: what another run has stored with its path (``kept``) counts first."""
+        """Return the assignment of a resumed request; ``kept`` has the fields that an earlier run has stored with the
+        request's path.
+
+        The ``bound`` is the stored one, None if none was stored. If a canary made the assignment, a stored ``is_plan``
+        applies, too.
+        """
         is_plan = kept.get("is_plan", self.is_plan) if self.is_trial else self.is_plan
         return Assigned(is_plan, kept.get("bound"), self.is_trial)
 

@@ -18,7 +18,7 @@ class Figures(NamedTuple):
     Attributes:
         accuracy: Expected share of right answers.
         cost_usd: Dollars per request.
-        longest_s: Seconds of the longest path at zero load.
+        longest_s: Seconds of the longest possible path of a request, without waiting for busy servers (zero load).
         expected_s: Expected seconds per request at zero load.
     """
 
@@ -29,9 +29,10 @@ class Figures(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """Standard errors of accuracy and cost; None if the trie has none.
+    """Standard errors of the accuracy and of the dollars per request; None if the trie has none.
 
-    ``by_fit`` is the accuracy for each fit to resampled requests, shape (fits,); None if the trie has none.
+    ``by_fit`` has the expected accuracy according to each fit of the trie to resampled requests, shape (fits,); None
+    without such fits.
     """
 
     accuracy: float | None
@@ -40,24 +41,28 @@ class Errors(NamedTuple):
 
 
 class Expected(ABC):
-    """One plan, or several plans between which requests are divided; the figures are then weighted means over the plans."""
+    """One plan, or several plans between which requests are divided. Figures of several plans are means, weighted by
+    the shares of the requests.
+    """
 
     @property
     @abstractmethod
     def parts(self) -> Sequence[tuple[float, Any]]:
-        """The plans between which requests are divided, with their shares; the plan itself if they are not divided."""
+        """Pairs (share of the requests, plan); a single pair with share 1 if requests are not divided."""
 
     @property
     def figures(self) -> Figures:
-        """The expected accuracy, cost and latency. The longest path is the longest path of any part."""
+        """The expected accuracy, cost and latency of a request. ``longest_s`` is that of the slowest plan."""
         shares, figures = [share for share, _ in self.parts], np.array([part.figures for _, part in self.parts])
         accuracy, cost_usd, _, expected_s = (shares @ figures).tolist()
         return Figures(accuracy, cost_usd, float(figures[:, 2].max()), expected_s)
 
     @property
     def errors(self) -> Errors:
-        """Standard errors of accuracy and cost, from the fits if every part has fits; otherwise upper bounds on the
-        standard errors, for fully correlated errors.
+        """Standard errors of accuracy and cost.
+
+        If every plan has fits to resampled requests, the error of the accuracy follows from them. Otherwise the errors
+        are upper bounds, as if those of the plans were fully correlated.
         """
         parts = [(share, part.errors) for share, part in self.parts]
         if any(errors.by_fit is None for _, errors in parts):
@@ -68,12 +73,12 @@ class Expected(ABC):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The plan in the form for display; a mixture has one text for each part, with its share of the requests."""
+        """The plan as lines of text; for several plans, one line each with its share of the requests."""
         return tuple(f"{share:.0%} of requests: {part.words}" for share, part in self.parts)
 
     @property
     def words(self) -> str:
-        """The plan from the start of a request, or the mixture, in words on one line."""
+        """The plan, from the start of a request, in one line of text; several plans with their shares."""
         return "; ".join(self.shown)
 
     @property
@@ -93,12 +98,12 @@ class Expected(ABC):
 
     @property
     def path_latency_s(self) -> float:
-        """Seconds of the longest path through the plan, at zero load."""
+        """Seconds of the longest possible path through the plan, at zero load."""
         return self.figures.longest_s
 
     @property
     def expected_latency_s(self) -> float:
-        """Expected seconds at zero load."""
+        """Expected seconds per request, at zero load."""
         return self.figures.expected_s
 
     @property
@@ -108,7 +113,7 @@ class Expected(ABC):
 
     @property
     def promise(self) -> Promise:
-        """The predicted accuracy: the estimate, corrected if the plan was chosen as the best of many."""
+        """The prediction of the accuracy: the estimate, reduced if the plan was chosen as the best of many."""
         return Promise(
             estimate=self.accuracy, standard_error=self.standard_error, optimism=None, advantage=0.0,
             advantage_optimism=None, reference=None,

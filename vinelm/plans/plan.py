@@ -21,20 +21,24 @@ _DEEPEST = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The model to run after each history, given the branch that the application takes.
+    """The model to run after each history of a request, given the branch that the application takes.
 
-    Its figures apply to requests that continue from the start; at the root, to every request. They are computed on
-    first use. If the trie has rates by difficulty, accuracy and cost from the root account for which requests the plan
-    leads to each node; otherwise the requests at each node are assumed to be like the profiled requests.
+    The graph has a position for each history and, after it, a group of edges for each branch. An edge stands for a
+    model, and a choice is the index of an edge, or a negative number if the request ends. The figures apply to requests
+    that continue from ``start``; with the root as start, to every request. They are computed on first use.
+
+    If the trie has rates by difficulty, accuracy and cost from the root take into account how difficult the requests
+    are that the plan leads to each node. Otherwise the requests at each node are assumed to be like the profiled
+    requests.
 
     If histories are merged and a limit holds for each request, the plan's choice at a node also depends on the time and
     money left. :attr:`choice` then holds the choices for a request whose calls have average cost and latency.
 
     Args:
-        start: The position that the plan begins at.
-        first: The choice for each branch of the start, by group: an edge, or the end of the request.
-        below: The choices of the groups below, by group; only those of executed nodes are read. May be a function that returns
-            them, called when a figure is first read.
+        start: The position that the plan begins at; 0 is the root.
+        first: The choice for each branch at the start, keyed by the branch's group.
+        below: The choice for each group after the start, as an array over all groups; only those of executed nodes are
+            read. May be a function that returns the array, called when a figure is first read.
     """
 
     graph: DecisionGraph
@@ -44,14 +48,14 @@ class Plan:
 
     @cached_property
     def choice(self) -> Integers:
-        """The choices of the groups below the start, by group."""
+        """The choice for each group of the graph, as an array; only those after the start apply."""
         return self.below() if callable(self.below) else self.below
 
     # -- what it runs ------------------------------------------------------------------------------------------
 
     @property
     def runs(self) -> BoolArray:
-        """The trie's nodes that the plan executes below its start, shape (n + 1,)."""
+        """A mask of shape (n + 1,) over the trie's nodes: whether the plan may run the node's call, after its start."""
         runs = np.zeros(len(self.graph.nodes), np.bool_)
         for at, _ in self._levels[1:]:
             runs[self.graph.nodes[at]] = True
@@ -68,7 +72,9 @@ class Plan:
         raise KeyError(stage)
 
     def chosen(self, group: int) -> int:
-        """Return the choice of a group: an edge, or the end of the request."""
+        """Return the choice for a group: the index of an edge, or a negative number if the request ends or no model
+        fits the caps.
+        """
         return self.first[group] if group in self.first else int(self.choice[group])
 
     def is_same_as(self, other: Plan) -> bool:
@@ -82,7 +88,7 @@ class Plan:
 
     @cached_property
     def accuracy(self) -> float:
-        """Expected accuracy."""
+        """Expected accuracy of a request that continues from the start."""
         return sum(share * part._accuracy() for share, part in self._parts)
 
     @cached_property
@@ -113,11 +119,11 @@ class Plan:
 
     @cached_property
     def latency_s(self) -> float:
-        """Seconds of the longest possible history at zero load, however unlikely it is."""
+        """Seconds of the longest possible history from the start on, at zero load, however unlikely it is."""
         return self.longest(self.graph.latency_s) + self._at_root(self.graph.annotated.latency_s)
 
     def longest(self, of_edges: FloatArray) -> float:
-        """Return the largest sum of amounts along any possible history below the start.
+        """Return the largest possible sum of amounts over the calls after the start, along any history.
 
         ``of_edges`` has the amount of each edge of the graph, such as its seconds.
         """
@@ -125,7 +131,7 @@ class Plan:
 
     @cached_property
     def lost(self) -> float:
-        """Probability of reaching a branch for which no model fits the caps, without an answer yet."""
+        """Probability that a request reaches a branch where no model meets the caps, and has no answer to return yet."""
         total = sum(float(arms.chance[arms.edge == NOTHING].sum()) for arms in self._arms)
         return total + sum(float(reach @ self.graph.lost[at]) for at, reach in self._levels[1:])
 
@@ -168,7 +174,9 @@ class Plan:
 
     @property
     def reached(self) -> FloatArray:
-        """The probability that a request at the start runs the node's call, for each node of the trie, shape (n + 1,)."""
+        """The probability, for each node of the trie, that a request which continues from the start runs the node's
+        call, shape (n + 1,).
+        """
         found = np.zeros(len(self.graph.annotated.trie))
         for share, part in self._parts:
             for at, reach in part._levels[1:]:
@@ -177,9 +185,7 @@ class Plan:
 
     @property
     def mass(self) -> FloatArray:
-        """The probability that the plan reaches each position with a request of each difficulty, shape (positions,
-        difficulties).
-        """
+        """The probability of each (position, difficulty of the request) under the plan, shape (positions, difficulties)."""
         found = np.zeros((len(self.graph.nodes), len(self._parts)))
         for column, (share, part) in enumerate(self._parts):
             for at, reach in part._levels:
@@ -187,7 +193,11 @@ class Plan:
         return found
 
     def _visited(self) -> FloatArray:
-        """Return rows of (node, P(it is reached), P(a correct answer later | it is reached)), without the start."""
+        """Return an array with a row for each node that a request may reach after the start, shape (nodes, 3).
+
+        The columns are: the node's index, the probability of reaching it, and the probability of a correct answer
+        later, given that it is reached.
+        """
         graph, n = self.graph, len(self.graph.nodes)
         reach, correct, later = np.zeros(n), np.zeros(n), np.zeros(n)
         going = 1.0 if self.start == 0 else float(graph.arm[list(self.first)].sum())
@@ -211,14 +221,16 @@ class Plan:
 
     @property
     def _reach(self) -> float:
-        """The probability that a request reaches the plan's start and continues from there."""
+        """The probability that a request, from the root on, reaches the plan's start and continues there."""
         graph = self.graph
         return float(graph.annotated.reach[graph.nodes[self.start]] * graph.arm[list(self.first)].sum()) or 1.0
 
     @cached_property
     def right_by_fit(self) -> FloatArray | None:
-        """The probability that the request ends with a correct answer, for each fit to resampled requests; None if branches
-        are not outcomes.
+        """The probability that a request ends with a correct answer, according to each fit to resampled requests, shape
+        (fits,).
+
+        None if branches are not outcomes.
         """
         known = self.graph.right_by_fit
         if known is None:
@@ -230,7 +242,9 @@ class Plan:
 
     @cached_property
     def ends(self) -> list[int]:
-        """The trie's nodes at which a request may end, because the plan ends it or because nothing follows."""
+        """The indices of the trie's nodes at which a request may end, because the plan ends it there or because nothing
+        follows.
+        """
         graph, found = self.graph, set()
         for arms in self._arms:
             found.update(graph.nodes[graph.source[arms.group[arms.edge == END]]].tolist())
@@ -260,16 +274,18 @@ class Plan:
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """One dict per branch: ``stage``, ``probability``, ``model`` (None if the request ends) and the ``steps`` after it.
+        """The plan as nested dicts, one for each branch.
 
-        Very large plans are cut.
+        The keys are ``stage``, ``probability``, ``model`` (None if the request ends) and ``steps``, the branches after
+        it. After the first 10,000 dicts, deeper ``steps`` are empty.
         """
         return self._steps(self.start, [_DEEPEST])
 
     def lines(self, limit: int | None = None) -> list[str]:
         """Return the plan as an indented tree: each stage with its model, then its branches with their probabilities.
 
-        Without branches, one line covers consecutive calls of the same stage and model, with their numbers.
+        If the application never branches, one line covers consecutive calls of the same stage and model, such as calls
+        2-4.
 
         Args:
             limit: the maximum number of lines; if there are more, the last line is ``...``. None returns all lines.
@@ -345,7 +361,10 @@ class Plan:
         return str(self.graph.annotated.trie.models[self.graph.model[edge]])
 
     def _probability(self, group: int) -> float:
-        """Return the probability of the branch given its source; at the start, given that the request continues."""
+        """Return the probability that a request at the group's source takes the group's branch.
+
+        At the start, it is the probability among the requests that continue.
+        """
         if group in self.first:
             return float(self._weights[list(self.first).index(group)])
         return float(self.graph.arm[group])
@@ -359,8 +378,8 @@ class Plan:
 
     @cached_property
     def _parts(self) -> tuple[tuple[float, Plan], ...]:
-        """Each difficulty's share of the requests, and the plan with that difficulty's rates; only for plans from the
-        root.
+        """Pairs (share of the requests, the plan over the rates of one difficulty); (1, this plan) without difficulties
+        or below the root.
         """
         if self.start or len(self.graph.mixture) == 1:
             return ((1.0, self),)
@@ -387,22 +406,20 @@ class Plan:
         return max(longest.values())
 
     def _expected(self, of_edges: FloatArray) -> float:
-        """Return the expected sum of amounts over the calls that the plan makes; ``of_edges`` has the amount of each edge of
-        the graph.
+        """Return the expected sum of amounts over the calls after the start; ``of_edges`` has the amount of each edge
+        of the graph.
         """
         runs = ((arms, arms.edge >= 0) for arms in self._arms)
         return sum(float(arms.chance[those] @ of_edges[arms.edge[those]]) for arms, those in runs)
 
     @property
     def _levels(self) -> list[tuple[Integers, FloatArray]]:
-        """The positions that the plan runs after each number of calls, and their chance of being reached; the start
-        comes first.
-        """
+        """For each number of calls from 0 on: the positions that a request may be at, and the probability of each."""
         return self._walk[0]
 
     @property
     def _arms(self) -> list[_Arms]:
-        """The branches after each number of calls."""
+        """For each number of calls from 0 on: the branches that may follow."""
         return self._walk[1]
 
     @cached_property
@@ -429,8 +446,8 @@ class _Arms(NamedTuple):
     """The branches that a plan may meet after the same number of calls, one per array element.
 
     Attributes:
-        group: The graph's group of edges for each branch.
-        edge: The plan's choice there: an edge, or the end of the request.
+        group: The branch's group of edges in the graph.
+        edge: The plan's choice for the branch: the index of an edge, or a negative number if the request ends.
         chance: The probability that the branch is taken.
         right: The probability that it is taken and the answer so far is correct.
     """

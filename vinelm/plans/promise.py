@@ -31,10 +31,11 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionOptimism:
-    """The curve of how much predictions are too high for plans chosen on half of the requests, by the plan's cost.
+    """The curve of optimism over a plan's cost: how much too high the predicted accuracy is if a plan is chosen on half
+    of the requests.
 
-    A plan on the accuracy-cost frontier is the most accurate of all paths that cost no more, whatever the objective that led to
-    it. So one curve over the cost serves every objective.
+    A plan on the accuracy-cost frontier is the most accurate of all paths that cost no more, whatever the objective
+    that led to it. So one curve over the cost serves every objective.
 
     Args:
         cost_usd: Expected dollars per request of the plan, ascending.
@@ -49,7 +50,7 @@ class SelectionOptimism:
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie) -> Self | None:
-        """Return the curve in the trie's ``meta``; None if it was estimated without a check."""
+        """Return the curve in the trie's ``meta``; None if the trie was estimated without measuring it."""
         found = (annotated.meta.get("evidence") or {}).get("selection")
         return None if not isinstance(found, Mapping) else cls(**{name: tuple(found[name]) for name in cls.__annotations__})
 
@@ -74,7 +75,7 @@ class SelectionOptimism:
         )
 
     def or_more(self, other: Self | None) -> Self:
-        """Return the curve that has the higher optimism in accuracy of the two at each cost; this curve if ``other`` is None.
+        """Return the curve with the higher ``accuracy`` of both curves at each cost; this curve if ``other`` is None.
 
         ``advantage`` is taken from this curve.
         """
@@ -150,14 +151,17 @@ class Promise:
 
     @property
     def half_width(self) -> float:
-        """Half the width of the 90 % interval before it is cut at 0 and 1; NaN without standard errors."""
+        """Half the width of the 90 % interval of the accuracy, before the ends are limited to [0, 1]; NaN without
+        standard errors.
+        """
         return Z90 * math.sqrt(self._variance)
 
     def prediction(self, requests: int) -> tuple[float, float] | None:
-        """Return the 90 % interval of the share of right answers among this number of further requests.
+        """Return the 90 % interval of the share of right answers among ``requests`` further requests; None without
+        standard errors.
 
-        It includes the sampling error of these requests, and is None without standard errors. One success and one failure are
-        added, so that a share of 0 or 1 does not count as certain.
+        It is wider than :attr:`interval`, because it includes the sampling error of these requests. For that error, one
+        success and one failure are added, so that a share of 0 or 1 does not count as certain.
         """
         share = (self.accuracy * requests + 1.0) / (requests + 2.0)
         return self._interval(share * (1.0 - share) / requests)
@@ -205,7 +209,7 @@ class PlanFigures:
     single: BoolArray
 
     def promise(self, plan: int, curve: SelectionOptimism | None) -> Promise:
-        """Return the prediction for the plan with index ``plan``, chosen among all of these plans.
+        """Return the prediction for the plan with index ``plan``, chosen as the best among all of these plans.
 
         ``curve`` is the optimism of the choice; None if it was not measured.
         """

@@ -20,15 +20,16 @@ LEAST_ASKED = 0.05
 
 
 def served_objective(found: Verdict) -> Objective | None:
-    """Return an objective with the cost of the verdict's plan as its budget; None if the verdict names no plan.
+    """Return the objective that leads to the plan which the verdict tested; None if the verdict names no plan.
 
-    It allows only a single plan, as was tested, and no traffic split between two other plans of the same mean cost.
+    It maximizes accuracy within the cost of that plan. Traffic may not be split, since two other plans could have the
+    same mean cost.
     """
     return None if found.max_cost_usd is None else Objective(maximize="accuracy", max_cost_usd=found.max_cost_usd, mix=False)
 
 
 def is_of_verdict(found: Verdict, objective: Objective) -> bool:
-    """Return whether an objective is the :func:`served_objective` of this verdict, whose budget selects the tested plan."""
+    """Return whether an objective is the :func:`served_objective` of this verdict, apart from ``on_infeasible``."""
     own = served_objective(found)
     return own is not None and replace(own, on_infeasible=objective.on_infeasible) == objective
 
@@ -36,14 +37,16 @@ def is_of_verdict(found: Verdict, objective: Objective) -> bool:
 def recommended(
     annotated: AnnotatedTrie, objective: Objective, cost_usd: Callable[[], float], *, max_loss: float | None = None
 ) -> Verdict | None:
-    """Return the verdict on serving a trie's plan; None if the trie has none.
+    """Return the verdict on serving the plan for an objective instead of the current setup; None if the trie has no
+    verdict.
 
     Args:
         annotated: The trie that is planned over: of paths, or of signals.
-        objective: The objective to plan for. For the objective of :func:`served_objective`, the result is the file's
-            verdict.
-        cost_usd: Returns the plan's cost per request in dollars; called only if needed.
-        max_loss: Accuracy that a cheaper plan may lose, a fraction; None takes the verdict's allowed loss.
+        objective: The objective to plan for. For the :func:`served_objective`, the result is the verdict in the trie.
+            For others it is about the compared plan of similar cost; without one, the verdict says why it cannot
+            decide.
+        cost_usd: Returns the cost per request, in dollars, of the objective's plan; called only if needed.
+        max_loss: Accuracy that a cheaper plan may lose, a fraction; None takes the loss that the verdict allows.
     """
     found = annotated.verdict
     if found is None:
@@ -61,12 +64,13 @@ def recommended(
 
 
 def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]:
-    """Return the models with fewer than :data:`THIN_ROWS` rows that a plan relies on, each with its number of rows.
+    """Return the models that a plan relies on and that have fewer than :data:`THIN_ROWS` recorded results, with their
+    number of results.
 
     Args:
         annotated: The plan's trie; if it has no counts of rows, the result is empty.
-        reached: The probability that a request of the plan runs the call of each node, shape (n + 1,). A plan does not
-            rely on a model that at most one request in twenty uses.
+        reached: The probability that a request runs the call of each node under the plan, shape (n + 1,). Models with
+            at most 0.05 expected calls per request are left out.
     """
     if annotated.count is None:
         return {}
@@ -80,9 +84,10 @@ def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]
 
 
 def left_out(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, Mapping[str, Any]]:
-    """Return the optional stages that a plan never runs, each with its measured cost and effect on accuracy as a dict.
+    """Return the measured figures of each optional stage that a plan never runs, keyed by the stage's name.
 
-    The figures come from :func:`vinelm.estimator.optional_steps.optional_steps`; stages without figures are left out.
+    The figures are cost and effect on accuracy, as a dict from :func:`vinelm.estimator.optional_steps.optional_steps`;
+    stages without figures are not included.
 
     Args:
         annotated: The plan's trie.

@@ -51,7 +51,10 @@ def runs_one_model(assignments: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.
 
 
 def assignments(models: Sequence[Sequence[int]]) -> Integers:
-    """Return the assignments to compare, shape (assignments, stages): each row has the index of a model for every stage.
+    """Return the assignments to compare, shape (assignments, stages): each row has the index of a model for every
+    stage.
+
+    If there are more than :data:`MOST`, some are left out.
 
     Args:
         models: The indices of the models that each stage allows.
@@ -77,16 +80,19 @@ def assignments(models: Sequence[Sequence[int]]) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class StaticPlans:
-    """The fixed plans of a graph, and their expected results from the root. These are computed on first use.
+    """The fixed plans over a graph, with their expected results for a request at the root, which are computed on first
+    use.
 
-    Plan ``i`` runs assignment ``i // depth`` and ends after ``i % depth + 1`` invocations if it may end there.
+    Results are arrays of shape (plans,). Plan ``i`` runs the models in row ``i // depth`` of :attr:`models`, and ends
+    after ``i % depth + 1`` calls, or at the next point where a request may end.
 
     Args:
         graph: The graph.
-        servable: Whether each edge's model can be served; None if all can.
-        within: Whether the history of each position meets the limits for every single request; None if all do.
-        limits: If histories are merged, pairs (amount of each edge, limit on the sum of amounts along a history below the
-            root).
+        servable: A mask over the graph's edges: whether the edge's model is available now; None if all are.
+        within: A mask over the graph's positions: whether the history meets the limits for every single request; None
+            if all do.
+        limits: If histories are merged, pairs (amount of each edge, limit on the sum of these amounts from the root to
+            the end of a request).
     """
 
     graph: DecisionGraph
@@ -111,7 +117,10 @@ class StaticPlans:
 
     @cached_property
     def models(self) -> Integers:
-        """The assignments, shape (assignments, stages); :data:`NEVER` at stages that the graph does not run."""
+        """The index of the model of each stage, one row per assignment, shape (assignments, stages).
+
+        :data:`NEVER` stands at stages that the graph does not run.
+        """
         graph = self.graph
         usable = slice(None) if self.servable is None else self.servable
         slot, model = graph.slot[graph.group_of_edge[usable]], graph.model[usable]
@@ -120,12 +129,12 @@ class StaticPlans:
 
     @property
     def depth(self) -> int:
-        """The number of lengths, in calls, at which a plan may end."""
+        """The number of plans per assignment: a plan may end after 1, 2, ... or this many calls."""
         return len(self.graph.levels) - 2
 
     @cached_property
     def paid_models(self) -> Integers:
-        """The same as :attr:`models`, but also with :data:`NEVER` at optional stages that a plan skips."""
+        """The same as :attr:`models`, but also with :data:`NEVER` at optional stages that the assignment skips."""
         names = self.graph.annotated.trie.models
         return np.where(self.models == names.index(SKIP), NEVER, self.models) if SKIP in names else self.models
 
@@ -136,7 +145,7 @@ class StaticPlans:
 
     @cached_property
     def is_whole(self) -> BoolArray:
-        """True for plans that only the application ends."""
+        """True for plans of full length, whose requests end only when the application ends them."""
         return np.asarray(np.arange(len(self.models) * self.depth) % self.depth == self.depth - 1)
 
     @property
@@ -173,7 +182,7 @@ class StaticPlans:
 
     @property
     def is_allowed(self) -> BoolArray:
-        """True for plans that answer every request within the caps."""
+        """True for plans under which every request gets an answer within the limits for single requests."""
         allowed = self._worth[4] == 0.0
         for amounts, most in self.limits:
             measured = StaticPlans(replace(self.graph, latency_s=amounts), self.servable)
@@ -181,7 +190,11 @@ class StaticPlans:
         return np.asarray(allowed)
 
     def choice(self, plan: int) -> Integers:
-        """Return the choice of the plan with index ``plan`` for every group, including groups that it never reaches."""
+        """Return the choice of the plan with index ``plan`` for every group of edges: an edge's index, or a negative
+        number for the end.
+
+        Groups that the plan never reaches are included.
+        """
         graph = self.graph
         wanted = self.models[plan // self.depth][graph.slot]
         fits = graph.model == wanted[graph.group_of_edge]
@@ -197,8 +210,8 @@ class StaticPlans:
 
     @cached_property
     def _worth(self) -> FloatArray:
-        """The results of :attr:`_by_rates`, weighted by the difficulties of each plan's requests if the trie has rates
-        by difficulty.
+        """The rows of :attr:`_by_rates`; with rates by difficulty, means over the difficulties, weighted by their
+        shares of the requests.
         """
         found = self._by_rates
         if len(self.graph.mixture) > 1:
@@ -210,10 +223,11 @@ class StaticPlans:
 
     @property
     def _by_rates(self) -> FloatArray:
-        """For each plan, by row: accuracy; cost; longest seconds; sum of squared errors over the nodes where it ends;
-        probability of an unanswered branch within the caps; and sum of these nodes' errors by stage.
+        """The results of each plan, a column, in rows.
 
-        If branches are outcomes, the last rows are the accuracy by fit instead.
+        Rows 0 to 4 are: accuracy; dollars; longest seconds; sum of squared errors over the nodes where the plan ends; a
+        number that is 0 only if every request is answered within the caps. The rows after them are the sums of these
+        nodes' errors by stage or, if branches are outcomes, the accuracy according to each fit.
         """
         parts = [self._evaluate(self.models[i : i + _AT_ONCE]) for i in range(0, len(self.models), _AT_ONCE)]
         return np.concatenate(parts, axis=1)
@@ -251,7 +265,8 @@ class StaticPlans:
         is_cut: BoolArray,
         arms: tuple[Integers, Integers, Integers],
     ) -> None:
-        """Add the histories that end to the plans' results: histories that the plan cuts, and branches without a model.
+        """Add the histories at which requests end to the plans' results: those that the plan's length ends, and those
+        before a branch without a model.
 
         Args:
             worth: The results of all plans so far, changed in place; its rows are those of :attr:`_by_rates`.
@@ -276,14 +291,14 @@ class StaticPlans:
             self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
-        """Add the plans' errors, weighted by probability: at the nodes where plans end or, if histories are merged, at all
-        positions.
+        """Add the plans' errors, weighted by probability: at the nodes where plans end or, if histories are merged, at
+        all positions.
 
         Args:
             worth: The results of all plans so far, changed in place.
-            plan: The index of the plan for each error.
-            at: The position of each error.
-            own: The weighted errors.
+            plan: The index of the plan that each error belongs to.
+            at: The position that each error belongs to.
+            own: The errors, each multiplied by its weight.
         """
         graph = self.graph
         stage = graph.annotated.trie.stage[graph.nodes[at]]
@@ -294,14 +309,14 @@ class StaticPlans:
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
     ) -> tuple[Integers, Integers, Integers]:
-        """Return, for each branch after these histories, the plan's edge (or the end of the request), the branch's group and
-        the index of the history.
+        """Return, for each branch after these histories, (the plan's choice, the branch's group, the index of the
+        history), as three arrays.
 
         Args:
             models: The assignments, shape (assignments, stages).
             plan: The index of each history's plan.
             at: The position of each history.
-            goes_on: Whether each history continues.
+            goes_on: Whether each history continues; others have no branches in the result.
         """
         graph = self.graph
         row = np.flatnonzero(goes_on)
@@ -321,7 +336,7 @@ class StaticPlans:
 
     @property
     def _requests(self) -> int:
-        """The number of requests that the trie was estimated from; 0 if it is not known."""
+        """The number of requests that the trie was estimated from; 0 if unknown."""
         return int(self.graph.annotated.meta.get("requests") or 0)
 
     @cached_property
@@ -337,7 +352,9 @@ class StaticPlans:
         return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
     def _beyond(self, at: Integers) -> BoolArray:
-        """Return whether the history of each position in ``at`` exceeds a limit per request (see ``within``)."""
+        """Return a mask of shape (positions,): whether the history of each position in ``at`` exceeds a limit for
+        single requests.
+        """
         return np.zeros(len(at), np.bool_) if self.within is None else ~self.within[at]
 
     def _merged(
@@ -370,13 +387,15 @@ class StaticPlans:
 
     @cached_property
     def _right(self) -> FloatArray:
-        """For each position: P(a branch follows and the answer is correct | the position is reached), summed over branches."""
+        """For each position, the probability that a branch follows and the answer so far is correct, given that the
+        position is reached.
+        """
         return np.asarray(np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes)), np.float64)
 
     @cached_property
     def _all_by_fit(self) -> FloatArray:
-        """For each position and fit: P(a branch follows and the answer is correct | the models up to the position), summed
-        over branches.
+        """For each (position, fit), the probability that a branch follows and the answer so far is correct, given the
+        models up to there.
         """
         assert self.graph.right_by_fit is not None
         right = self.graph.right_by_fit[1]
@@ -386,9 +405,7 @@ class StaticPlans:
 
     @cached_property
     def _edges(self) -> tuple[Integers, Integers]:
-        """The edges that can be served, sorted by group and model: their keys, one integer for group and model, and their
-        indices.
-        """
+        """(keys, edges): the indices of the available edges, sorted by their keys ``group * number of models + model``."""
         graph = self.graph
         edges = np.arange(len(graph.target)) if self.servable is None else np.flatnonzero(self.servable)
         key = graph.group_of_edge[edges] * self._many + graph.model[edges]

@@ -20,8 +20,9 @@ class DefaultPolicy(Policy):
     """Runs each stage on ``default(stage)`` and ends when the workflow or its template ends.
 
     Args:
-        default: returns a stage's default model.
-        fallbacks: returns the models that a stage may run on after a failure, in order; None raises the failure.
+        default: returns the default model of a stage, given its name.
+        fallbacks: returns the models, in order, that a stage may run on after a failure, given its name. None raises
+            every failure.
         max_latency_s, max_cost_usd: once the request has taken this time or cost this amount, failures are raised; None
             means no limit.
         on_error: see :class:`Policy`.
@@ -70,14 +71,14 @@ class DefaultPolicy(Policy):
         return next((model for model in allowed if model not in tried), None)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
-        """Add the cost that another run of the request has recorded to the cost of this request.
+        """Add the recorded cost of the calls in ``prefix``, made by another run of the request, to the request's cost.
 
-        :meth:`paid` adds the cost that was not recorded. The arguments are those of :meth:`Policy.resumed`.
+        Costs that were not recorded are added by :meth:`paid`. The arguments are those of :meth:`Policy.resumed`.
         """
         self._inherit(math.fsum(usd for usd in costs_usd if usd is not None))
 
     def paid(self, total_usd: float) -> None:
-        """Add the amount that earlier runs of the request have paid, before this run makes a call."""
+        """Raise the request's cost to ``total_usd``, which earlier runs have paid, before this run makes a call."""
         self._inherit(total_usd - self.spent_usd - self._inherited_usd)
 
     def _inherit(self, usd: float) -> None:
@@ -96,7 +97,7 @@ class DefaultPolicy(Policy):
                 self._failures.append({"kind": "refused", **step})
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return whether to continue: the workflow's check has not ended the loop, and the template allows another call."""
+        """Return True if the workflow's check has not ended the request and the template, if known, allows another call."""
         return not finished and (self.template is None or len(prefix) < self.template.depth)
 
     def note_failure(
@@ -150,12 +151,13 @@ class ForcedPolicy(Policy):
     """Runs each invocation on a given model.
 
     Attributes:
-        verdicts: maps the number of calls so far to the result of the workflow's check at that point (True: finished).
+        verdicts: the result of the workflow's check (True: finished), keyed by the number of calls before it.
 
     Args:
         template: the workflow's shape.
-        models: a path of models from the first invocation on, or a mapping from the invocation's number (from 0) to a model.
-        mode: ``"stop"`` ends when the workflow's check does; ``"through"`` continues to the template's last invocation.
+        models: the models of the calls, in order; or a mapping from the call's number, counted from 0, to a model.
+        mode: ``"stop"`` ends when the workflow's check does; ``"through"`` ignores the check and ends after the
+            template's last call.
         clock, request: see :class:`Policy`.
     """
 
@@ -250,5 +252,5 @@ class StaticPolicy(StopRulePolicy):
         return not self.has_ended(finished, state) and len(prefix) < length
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return the plan, as plain JSON types."""
+        """Return the plan that is followed, as a list of JSON types."""
         return [{"kind": "static", "plan": dict(self.models) if self.models else list(self.path)}]

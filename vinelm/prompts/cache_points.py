@@ -30,16 +30,17 @@ _FIRST_WEIGHT = 0.35
 
 @dataclass(slots=True, eq=False)
 class PromptCall:
-    """One attempt's prompt.
+    """The prompt of one attempt to make a call, and where it is marked for the provider's cache.
 
     Args:
         stage: the stage of the invocation.
         points: the ends of the prefixes that a cache can keep, from short to long, at most :data:`MOST_POINTS`.
-        first: digest of the first part; None if nothing is to be cached.
-        left_out: number of prefixes of a long prompt that ``points`` leaves out, right after the first :data:`_FIRST_POINTS`.
-        may_wait: whether the attempt may wait until another attempt has cached the prefix.
-        marks: indices of the points to be marked; set when the attempt is admitted.
-        on_begun: called once, when the answer begins; set with the marks.
+        first: digest of the prompt's first part (a message, or a piece of one); None if nothing is to be cached.
+        left_out: number of parts of a long prompt whose ends ``points`` leaves out, right after the first
+            :data:`_FIRST_POINTS`.
+        may_wait: whether the attempt may wait until another attempt has cached a prefix of its prompt.
+        marks: the indices, in ``points``, of the ends to mark; set by :meth:`CachePoints.place`.
+        on_begun: called once, when the answer begins; set by :meth:`CachePoints.place`.
     """
 
     stage: str
@@ -54,13 +55,13 @@ class PromptCall:
 
     @classmethod
     def of(cls, stage: str, shape: Shape, *, takes_marks: bool, may_wait: bool) -> PromptCall:
-        """Return the prompt of this shape.
+        """Return the prompt call for a prompt of this shape.
 
         Args:
             stage: the stage of the invocation.
             shape: the shape of the prompt.
             takes_marks: whether the provider caches only marked blocks; otherwise it caches every block.
-            may_wait: whether the attempt may wait until another attempt has cached the prefix.
+            may_wait: whether the attempt may wait until another attempt has cached a prefix of its prompt.
         """
         ends, first = shape.ends, shape.ends[0].digest
         if not takes_marks:
@@ -70,21 +71,21 @@ class PromptCall:
 
     @classmethod
     def received(cls, sent: Sequence[Any]) -> PromptCall:
-        """Return the prompt that another process has sent by :meth:`to_send`."""
+        """Return the prompt call that another process has converted by :meth:`to_send`."""
         stage, points, may_wait = sent
         return cls(stage, tuple(Point(*point) for point in points), may_wait=may_wait)
 
     def to_send(self) -> list[Any]:
-        """Return what another process needs to place the marks, as JSON."""
+        """Return this object's fields as JSON types, so that another process can choose the marks."""
         return [self.stage, self.points, self.may_wait]
 
     @property
     def marked_parts(self) -> tuple[int, ...]:
-        """Indices of the marks among all parts of the prompt."""
+        """The indices of the marked ends, counted among all parts of the prompt, including those that ``points`` leaves out."""
         return tuple(mark if mark < _FIRST_POINTS else mark + self.left_out for mark in self.marks)
 
     def begun(self) -> None:
-        """Note that a piece of the answer has arrived."""
+        """Call ``on_begun`` when the first piece of the answer has arrived; later calls of this method do nothing."""
         if self.on_begun is not None:
             on_begun, self.on_begun = self.on_begun, None
             on_begun()
@@ -106,7 +107,7 @@ class Reuse:
         self._at_s = -math.inf
 
     def fade(self, now_s: float) -> None:
-        """Reduce the counts by half for each hour that has passed until the time ``now_s``, in seconds."""
+        """Reduce the counts by half for each hour since they were last reduced, up to the time ``now_s`` in seconds."""
         if now_s - self._at_s > _HALF_LIFE_S / 20:
             kept = 0.5 ** ((now_s - self._at_s) / _HALF_LIFE_S)
             for counts in (self._cold, self._warm, self._same):
@@ -119,10 +120,10 @@ class Reuse:
 
         Args:
             stage: the call's stage.
-            place: the index of the prefix among the prompt's prefixes.
+            place: the index of the prefix among the prompt's prefixes, from short to long.
             model: the call's model.
             digest: the digest of the prefix.
-            is_warm: whether another call had the same prefix within the time to live.
+            is_warm: whether another call had the same prefix so recently that a cache would still have it.
         """
         counts = self._warm if is_warm else self._cold
         for name in (model, ""):
@@ -132,7 +133,8 @@ class Reuse:
         self._last[stage, place] = digest
 
     def reads(self, stage: str, place: int, model: str, digest: int) -> float:
-        """Return the expected number of reads of a prefix for each time that it is written to the cache.
+        """Return the expected number of cache reads of a prefix per write to the cache, from the counts of calls with
+        it.
 
         The arguments are those of :meth:`add`.
         """
@@ -144,10 +146,10 @@ class Reuse:
         return (self._warm[key] + together) / (self._cold[key] + 1.0)
 
     def is_static(self, stage: str, place: int) -> bool:
-        """Return whether at least 90 % of the stage's calls had the same prefix as the call before, at index ``place`` of the
-        prompt.
+        """Return whether, in at least 90 % of the stage's calls, the prefix at index ``place`` was the same as in the
+        stage's call before.
 
-        With fewer than two calls, only the first prefix counts as static.
+        With fewer than two calls, only the prefix at index 0 counts as static.
         """
         calls = self._warm[stage, place, ""] + self._cold[stage, place, ""]
         return place == 0 if calls < 2 else self._same[stage, place] >= 0.9 * (calls - 1)
@@ -182,8 +184,11 @@ class CachePoints:
         self._swept_s = -math.inf
 
     def leader(self, prompt: PromptCall) -> Future[None] | None:
-        """Return a future that is done when another call, which caches the longest useful prefix of ``prompt``, begins to
-        answer; None without such a call.
+        """Return a future that another call resolves when its answer begins, so that this call can then read the cache;
+        None without one.
+
+        The other call is writing a prefix of ``prompt`` to the cache, and the longest such prefix is chosen. The future
+        is also resolved if that call ends without an answer.
         """
         if not prompt.may_wait or not prompt.points:
             return None
@@ -203,7 +208,9 @@ class CachePoints:
         return min(self._seconds, LONGEST_WAIT_S)
 
     def place(self, prompt: PromptCall) -> None:
-        """Set the marks of an attempt that is about to be sent. :meth:`end` must be called later."""
+        """Choose which prefixes of a prompt that is about to be sent are marked, and count them. :meth:`end` must be
+        called later.
+        """
         with self._lock:
             now_s = prompt._placed_s = self._clock.now()
             prompt.on_begun = lambda: self.begin(prompt)
@@ -271,10 +278,14 @@ class CachePoints:
 
 
 def _most_useful(reads: dict[int, float], points: tuple[Point, ...]) -> tuple[int, ...]:
-    """Return the indices of the points to mark, at most :data:`MOST_MARKS`: the longest prefix, and the shorter prefixes whose
-    marks let the most additional tokens be read.
+    """Return the indices of the points to mark, at most :data:`MOST_MARKS`, in ascending order.
 
-    ``reads`` has the expected reads of each candidate point, by its index in ``points``.
+    They are the longest prefix, and those shorter prefixes whose marks add the most expected tokens read from the
+    cache.
+
+    Args:
+        reads: The expected reads of each candidate point, keyed by its index in ``points``.
+        points: The ends of the prompt's prefixes.
     """
     if len(reads) <= MOST_MARKS:
         return tuple(reads)

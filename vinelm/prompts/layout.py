@@ -14,7 +14,8 @@ _KEY = b"texts that are at hand and are not kept"
 
 
 class PromptPart(NamedTuple):
-    """A message or tool of a prompt: a unique name known to the author, and its canonical text.
+    """A message or tool of a prompt: a name that is unique in the prompt, for messages to the author, and its canonical
+    text.
 
     ``is_movable`` means that the message could be placed elsewhere: it is not a tool, system message or turn of a
     conversation.
@@ -26,7 +27,7 @@ class PromptPart(NamedTuple):
 
 
 class SeenPrompt(NamedTuple):
-    """The prompt of one call of a stage, for one request."""
+    """The prompt of one call: the name of its stage, the id of its request, and its parts in order."""
 
     stage: str
     request: str
@@ -35,13 +36,13 @@ class SeenPrompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StagePrompts:
-    """The prompts of a stage.
+    """How much the prompts of one stage share with other prompts.
 
     Attributes:
         stage: The stage.
         calls: The number of calls.
-        tokens: The mean tokens of a call, by who else sends them.
-        is_static_cached: Whether the static part is long enough for most caches.
+        tokens: The mean numbers of tokens per call, by which other calls send the same beginning.
+        is_static_cached: Whether the beginning that nearly all calls of the stage share is long enough for most caches.
     """
 
     stage: str
@@ -52,8 +53,9 @@ class StagePrompts:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A better order: message ``moved`` before message ``before``, in the prompts of ``stages``. ``reusable`` is the
-    share of tokens that a cache could then reuse.
+    """A better order of messages: ``moved`` directly before ``before``, in the prompts of ``stages``.
+
+    ``reusable`` is the share of all tokens, in [0, 1], that a cache could then reuse.
     """
 
     moved: str
@@ -64,11 +66,12 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class PromptLayout:
-    """The common parts of the prompts of a few requests, without the prompts' text.
+    """What the prompts of a few requests have in common, without the prompts' text.
 
-    ``reusable`` is the share of all tokens, in [0, 1], that a cache has from an earlier call if all stages run on one model, in
-    prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens. ``move`` is the best change of order; it changes
-    the prompt and so perhaps the answers. None if no change helps.
+    ``reusable`` is the share of all tokens, in [0, 1], that a cache has from an earlier call. It assumes that all
+    stages run on one model, and counts prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens.
+    ``move`` is the best change of order, which changes the prompt and so perhaps the answers; None if no change helps
+    enough.
     """
 
     requests: int
@@ -78,7 +81,8 @@ class PromptLayout:
 
 
 def layout_of(prompts: Sequence[SeenPrompt]) -> PromptLayout:
-    """Return what the prompts have in common, and the single message move that makes most of them reusable. Pure.
+    """Return what the prompts have in common, and the move of one message that lets a cache reuse the most tokens.
+    Pure.
 
     Tries every pair of names, in each prompt that has both, without moving anything else.
     """
@@ -94,13 +98,16 @@ def layout_of(prompts: Sequence[SeenPrompt]) -> PromptLayout:
 
 
 def stages_of(tree: PromptTree) -> tuple[StagePrompts, ...]:
-    """Return the common parts of the prompts of each stage in the tree."""
+    """Return one item for each stage in the tree: how much its prompts share with other prompts."""
     found = tree.by_stage().items()
     return tuple(StagePrompts(stage, calls, tokens, tokens.static >= CACHE_MINIMUM) for stage, (calls, tokens) in found)
 
 
 def _tried(prompts: Iterable[SeenPrompt]) -> tuple[PromptTree, float]:
-    """Return the tree of the prompts, and the share of their tokens in cacheable prefixes that an earlier prompt shares."""
+    """Return (a tree of the prompts, the share of their tokens that a cache could reuse from earlier prompts).
+
+    Only common prefixes of at least ``CACHE_MINIMUM`` tokens count.
+    """
     tree = PromptTree()
     total = reused = 0
     for prompt in prompts:
@@ -119,8 +126,9 @@ def _pairs(prompt: SeenPrompt) -> list[tuple[str, str]]:
 
 
 def _moved(prompt: SeenPrompt, moved: str, before: str) -> SeenPrompt:
-    """Return the prompt with message ``moved`` before message ``before``; unchanged if it lacks either or has them in this
-    order.
+    """Return the prompt with message ``moved`` directly before message ``before``.
+
+    Unchanged if the prompt lacks one of them, one may not be moved, or ``moved`` already comes first.
     """
     if (moved, before) not in _pairs(prompt):
         return prompt

@@ -22,12 +22,13 @@ STATIC_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class TokensByLabel:
-    """Approximate numbers of tokens, grouped by which other calls send the same prompt up to these tokens.
+    """Approximate numbers of a call's tokens, grouped by which other calls send the same prompt up to them. Each token
+    counts once.
 
     Args:
-        static: sent by at least :data:`STATIC_SHARE` of the stage's requests, if there are two or more.
-        shared: also sent by other requests, of any stage.
-        request: also sent by other calls of the same request.
+        static: sent by at least :data:`STATIC_SHARE` of the stage's requests; 0 if the stage has only one request.
+        shared: not ``static``, but sent by another request, from any stage.
+        request: neither, but sent by another call of the same request.
         own: sent by no other call.
     """
 
@@ -43,9 +44,10 @@ class TokensByLabel:
 
 
 class PromptTree:
-    """Prompts by their common prefixes, path-compressed; about 300 bytes and 20 µs for a prompt of 2,000 tokens. Pure.
+    """A tree of prompts that share nodes for common prefixes. It needs about 300 bytes and 20 µs for a prompt of 2,000
+    tokens. Pure.
 
-    Labels depend on all prompts added so far. All shapes must be made with the same key.
+    :meth:`labels` depends on all prompts added so far. All shapes must be made with the same key.
     """
 
     def __init__(self) -> None:
@@ -85,9 +87,10 @@ class PromptTree:
         return tokens[at - 1] if at else 0
 
     def labels(self) -> IntArray:
-        """Return the tokens of each call by label, shape (calls, 4), in the order of the calls.
+        """Return the tokens of each call by group, shape (calls, 4): a row for each added prompt, a column for each
+        field of :class:`TokensByLabel`.
 
-        The columns are the fields of :class:`TokensByLabel`. About half a second for 100,000 calls.
+        About half a second for 100,000 calls.
         """
         stages, requests, ends = (np.asarray(column, np.int64) for column in self._calls)
         n_stages, n_requests = max(len(self._stages), 1), max(len(self._requests), 1)
@@ -107,17 +110,21 @@ class PromptTree:
         return np.diff(np.maximum.accumulate(reached, axis=1), axis=1, prepend=0)
 
     def by_stage(self) -> dict[str, tuple[int, TokensByLabel]]:
-        """Return, in order of appearance, each stage's number of calls and mean tokens of a call by label, to one decimal."""
+        """Return (number of calls, mean tokens per call by group) of each stage, keyed by its name, in order of first
+        appearance.
+
+        The means are rounded to one decimal.
+        """
         rows, stages = self.labels(), np.asarray(self._calls[0])
         here = {name: rows[stages == number] for name, number in self._stages.items()}
         return {name: (len(some), TokensByLabel(*some.mean(axis=0).round(1).tolist())) for name, some in here.items()}
 
     def _found(self, digests: array[int]) -> tuple[int, int, int | None]:
-        """Return how far the tree knows a prompt, given the digests of its prefixes.
+        """Return how much of a prompt is in the tree, given the digests of the prompt's prefixes from short to long.
 
         Returns:
-            The last node with a known digest, the number of known digests, and the index in the tree's digests where they end
-                on the node's edge; None if they end at the node.
+            (the last node reached, the number of digests in the tree, where they end). The last is an index into the
+                tree's digests if they end within the edge to the node; None if they end at the node.
         """
         node = at = 0
         while at < len(digests):
@@ -133,7 +140,7 @@ class PromptTree:
         return node, at, None
 
     def _split(self, node: int, at: int) -> int:
-        """Insert a new node into the edge to ``node`` and return the new one; ``node`` keeps its number.
+        """Insert a node into the edge that leads to ``node``, and return the inserted node; ``node`` keeps its number.
 
         ``at`` is the index in the tree's digests where the edge is divided.
         """
@@ -177,7 +184,7 @@ def known_tokens(points: Iterable[int], tokens: Iterable[int], known: Container[
 
 
 def points_of(shape: Shape) -> tuple[array[int], array[int]]:
-    """Return the digests and tokens at the end of each block and part, in text order."""
+    """Return (digests, tokens) of the prompt's prefixes, from short to long: those that end at a block or at a part."""
     digests, tokens = array("Q"), array("I")
     blocks, taken = shape.blocks, 0
     for end in shape.ends:
@@ -193,9 +200,9 @@ def points_of(shape: Shape) -> tuple[array[int], array[int]]:
 
 
 def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int], at: int) -> int:
-    """Return how many digests of ``known`` from ``start`` to ``stop`` agree with those of ``digests`` from ``at`` on.
+    """Return the length of the common beginning of ``known[start:stop]`` and ``digests[at:]``, which is at least 1.
 
-    The first pair agrees, and equal digests have equal predecessors.
+    A binary search, since digests are equal only if all digests before them are.
     """
     low, high = 1, min(stop - start, len(digests) - at)
     while low < high:
@@ -208,7 +215,8 @@ def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int],
 
 
 def _passed(ends: IntArray, parent: IntArray) -> tuple[IntArray, IntArray]:
-    """Return all pairs of a call and a node that the call's prompt passes (without the root), as small integers to save memory.
+    """Return (calls, nodes): one pair of numbers for each node, except the root, on the way to the end of each call's
+    prompt.
 
     Args:
         ends: the node at which each call's prompt ends.

@@ -34,8 +34,9 @@ class Shape:
     """The stored form of a prompt.
 
     Args:
-        blocks: a digest per whole block, of all text up to the block's end; an incomplete last block has none.
-        ends: the end of each part (a message, or a piece of a message): the possible places of a cache mark.
+        blocks: a digest for each whole block of :data:`BLOCK_TOKENS` tokens, of all text up to the block's end; an
+            incomplete last block has none.
+        ends: the end of each part (a message, or a piece of a message), where a provider's cache can be marked.
     """
 
     blocks: array[int]
@@ -47,9 +48,9 @@ class Shape:
         return self.ends[-1].tokens if self.ends else 0
 
     def steps(self, most: int) -> tuple[Point, ...]:
-        """Return the ends of at most ``most`` >= 1 blocks, including the last one.
+        """Return the ends of at most ``most`` >= 1 whole blocks, from short to long, including the last one.
 
-        They are evenly spaced from the start, by a power of two, so that prompts with a common beginning share points there.
+        The distance between them is a power of two blocks, so that prompts with a common beginning share points there.
         """
         stride = 1
         while stride * most < len(self.blocks):

@@ -21,8 +21,8 @@ class PlanFacts:
     Attributes:
         name: The plan's name.
         saved: Share of the current cost that the plan saves, below 1; negative if the plan is more expensive.
-        differing: Number of requests in which its answer differs from today's.
-        seen: Number of compared requests.
+        differing: Number of compared requests in which the plan's answer differs from today's.
+        seen: Number of requests in which the plan's answer was compared with today's.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Candidate:
     Attributes:
         name: The plan's name.
         saved: Share of the current cost that the plan saves.
-        differing: Estimated share of the requests in which its answer differs from today's, above 0 and below 1.
+        differing: Estimated share of the requests in which the plan's answer differs from today's, above 0 and below 1.
     """
 
     name: str
@@ -56,7 +56,8 @@ def labels_needed(differing: float, margin: float, diff: float = 0.0) -> tuple[f
         diff: The plan's mean score minus today's.
 
     Returns:
-        4.5 and 8 times (differing / (margin + diff))², infinite if the plan loses the margin or more.
+        (labels for half of the cases, labels for 80 %): 4.5 and 8 times (differing / (margin + diff))². Both are
+            infinite if the plan loses the margin or more.
     """
     if not 0.0 <= differing <= 1.0:
         raise ConfigError(f"the share of differing requests is {differing!r}: give a number from 0 to 1")
@@ -86,7 +87,7 @@ def choose_candidates(
         plans: All plans that were compared with today's answers.
         margin: The allowed loss, as a fraction.
         labels: The maximum number of questions that people will answer; None means no limit.
-        least_saved: Plans that save less are left out.
+        least_saved: The least share of the current cost that a plan must save; plans that save less are left out.
         most: The maximum number of plans to test at a time; they share the error probability.
     """
     if labels is not None and labels < 0:

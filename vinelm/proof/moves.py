@@ -11,7 +11,7 @@ EndReason = Literal["proven", "labels", "requests", "hopeless"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A move: let the candidate's models answer the request with index ``request``, then call ``answered``."""
+    """A move: get the candidate's answer to the request with index ``request``, then call :meth:`Race.answered`."""
 
     candidate: str
     request: int
@@ -19,8 +19,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A move: let a judge model compare the candidate's answer to the request with index ``request`` with today's, then call
-    ``judged``.
+    """A move: let a judge model compare the candidate's and today's answer to the request with index ``request``.
+
+    Then call :meth:`Race.judged`.
     """
 
     candidate: str
@@ -29,14 +30,15 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A move: let a person compare the candidate's answer with today's, then call ``labelled`` or ``skipped``.
+    """A move: let a person compare the candidate's answer with today's, then call :meth:`Race.labelled` or
+    :meth:`Race.skipped`.
 
     Attributes:
-        candidate: The candidate whose answer is compared.
-        request: The index of the request that was answered.
-        weight: Number of requests that this request represents: 1 / share, if people are asked about only a share of such
-            requests.
-        audit: Whether the question checks two answers that count as the same.
+        candidate: The name of the candidate whose answer is compared.
+        request: The index of the request.
+        weight: Number of requests that the answer stands for: 1, or 1 / share if people are asked about only a share of
+            such requests.
+        audit: Whether both answers count as equal, and people check whether their scores are.
     """
 
     candidate: str
@@ -77,14 +79,16 @@ class Standing:
         differing: Number of these requests in which the candidate's answer differs from today's.
         labels: Number of labels that count so far.
         skipped: Number of skipped questions. Each counts as the worst score.
-        diff: Weighted mean of score minus today's score over the requests that count; an estimate without a guarantee.
-        log_wealth: By margin: the logarithm of the evidence that the candidate loses less than the margin.
+        diff: Weighted mean of the candidate's score minus today's over the requests that count; an estimate without a
+            guarantee.
+        log_wealth: The logarithm of the evidence that the candidate loses less than a margin, keyed by margin.
         threshold: A margin is proven when its log wealth has reached this value.
         proven: The smallest margin that is proven; None if no margin is.
-        needed: By margin: the expected number of further labels to prove it; 0 if it is proven, infinite if it will not
-            be.
+        needed: The expected number of further labels to prove a margin, keyed by margin; 0 if it is proven, infinite if
+            it will not be.
         audit: Share of the requests with equal answers about which people are asked as well.
-        judge_r2: Share of the scores' variance that the judge explains according to the labels so far; None without a judge.
+        judge_r2: Share of the scores' variance that the judge explains according to the labels so far; None without a
+            judge.
         judge_used: Whether the judge saves labels at the moment.
     """
 

@@ -31,13 +31,14 @@ class _Entrant:
 
     Attributes:
         plan: The candidate.
-        wealth: The bets that the candidate loses less than each margin.
-        at: The index of the first request or cluster that still lacks an answer or label.
-        same: For each answered request, whether the answer equals today's.
-        scores: By request, the label: the candidate's score minus today's.
-        verdicts: By request, the judge's verdict.
-        skipped: The requests whose questions were skipped.
-        differing, requests, lost: Counts up to ``at``: of differing answers, of requests, and of skipped questions.
+        wealth: The test that the candidate loses less than each margin, by bets.
+        at: The index of the first cluster (or request, without clusters) that still lacks an answer or label.
+        same: Whether the answer equals today's, keyed by the index of each answered request.
+        scores: The candidate's score minus today's according to people, keyed by request; -1 for skipped questions.
+        verdicts: The judge's verdict in [-1, 1], keyed by request.
+        skipped: The indices of the requests whose questions were skipped.
+        differing, requests, lost: Over the clusters before ``at``: number of differing answers, of requests, and of
+            skipped questions.
     """
 
     plan: Candidate
@@ -55,25 +56,27 @@ class _Entrant:
 class Race:
     """Decides the next move until a candidate is proven to lose less than the allowed loss, or no candidate can be.
 
-    The race is deterministic: the same events lead to the same state in any order. Events of requests that a candidate has not
-    reached yet are kept until it reaches them. Labels that were not asked for (of equal answers without an audit, or of
-    requests that a judge leaves out) are counted, but not used: they would bias the mean.
+    The race is deterministic: the same events lead to the same state in any order. Events of requests that a candidate
+    has not reached yet are kept until it reaches them. Labels that were not asked for (of equal answers without an
+    audit, or of requests that a judge leaves out) are counted, but not used: they would bias the mean.
 
     Args:
         candidates: The plans to test, chosen on other requests (:func:`choose_candidates`). Without any, the race ends
             at once.
         requests: The number of requests. Requests are numbered from 0, in an order that was shuffled once.
         labels: The maximum number of questions that people will answer; None means no limit.
-        max_loss: The loss that has to be excluded, as a fraction. Smaller losses are reported if they are excluded, too.
-        margins: Other losses that are tested as well, to report the smallest that can be excluded.
+        max_loss: The loss that has to be excluded, as a fraction. Smaller losses are reported if they are excluded,
+            too.
+        margins: Further losses that are tested, as fractions, to report the smallest that can be excluded.
         alpha: Probability of any false proof that is allowed, over all attempts.
         attempt: The number of the attempt, from 1, if a proof is tried repeatedly; attempt k gets 6 / (pi k)² of alpha,
             so that the sum stays within alpha. None means that this is the only attempt, with all of alpha.
-        audit: Share of equal answers about which people are asked as well. Above 0 if equal answers may have different scores.
+        audit: Share of equal answers about which people are asked as well. Above 0 if equal answers may have different
+            scores.
         judge: Whether a judge compares differing answers (:meth:`judged`), which saves labels if it is right.
-        clusters: The cluster of each request, such as its conversation, or the requests with equal prompts. A cluster
-            counts once, as the mean of its requests, or as their number if that is the weight of each. Clusters come in
-            the order of their first requests, which must not depend on their sizes.
+        clusters: For each request, the name of its cluster, such as a conversation or requests with equal prompts. A
+            cluster counts once, with the mean score of its requests and the mean of their weights. Clusters come in the
+            order of their first requests, which must not depend on their sizes.
         weights: The weight of each request, for samples in which some requests are more frequent than in service: the
             true frequency divided by the frequency in the sample, about 1 on average.
         max_weight: The largest weight possible in the sample, which has to be known before it is drawn.
@@ -164,21 +167,23 @@ class Race:
         return next(self._moves())
 
     def aim(self, max_loss: float) -> None:
-        """Try to exclude the loss ``max_loss`` from now on, which must be one of the margins. The guarantee covers all
-        margins at any time.
+        """Try to prove from now on that candidates lose less than ``max_loss``, which must be one of the margins.
+
+        The guarantee covers all margins at any time.
         """
         _check(max_loss in self.margins, f"max_loss {max_loss!r} is none of the margins {self.margins}")
         self.max_loss = float(max_loss)
 
     def upcoming(self, count: int) -> list[Move]:
-        """Return up to ``count`` moves that can be made in parallel: the next move, and the same candidate's later moves.
+        """Return up to ``count`` moves that can be made in parallel, at least one: the next move, and later moves of
+        the same candidate.
 
         Answers to later questions are wasted if the race ends earlier or permanently turns to another candidate.
         """
         return list(islice(self._moves(), max(1, count)))
 
     def answered(self, candidate: str, request: int, same: bool) -> None:
-        """Record whether the candidate's answer to a request is the same as today's; ``request`` is the request's index."""
+        """Record whether the candidate's answer to the request with index ``request`` counts as the same as today's."""
         entrant = self._entrant(candidate, request)
         _check(isinstance(same, bool | np.bool_), f"request {request} of {candidate!r}: same is {same!r}, not True or False")
         known = entrant.same.setdefault(request, bool(same))
@@ -189,12 +194,12 @@ class Race:
         """Record people's labels of a request: the candidate's score minus today's.
 
         Args:
-            candidate: The candidate whose answer was compared.
-            request: The request that was answered.
-            score: In [-1, 1]: 1 if only the candidate's answer is right, -1 if only today's is, 0 if both or neither are.
-                Graded scores, and means over people who disagree, lie between.
-            counted: Whether the label counts as one of the requested labels. False if the same two answers were already
-                compared for another candidate.
+            candidate: The name of the candidate whose answer was compared.
+            request: The index of the request.
+            score: In [-1, 1]: 1 if only the candidate's answer is right, -1 if only today's is, 0 if both or neither
+                are. Graded scores, and means over people who disagree, lie between.
+            counted: Whether the label uses up one of the ``labels`` that people will give. False if they compared the
+                same two answers for another candidate.
         """
         entrant = self._entrant(candidate, request)
         _check(-1.0 <= score <= 1.0, f"request {request} of {candidate!r}: the score is {score!r}, not within [-1, 1]")
@@ -209,7 +214,8 @@ class Race:
             self._advance(entrant)
 
     def skipped(self, candidate: str, request: int) -> None:
-        """Record that this question will not be answered. It counts as the worst score, -1, and as a label.
+        """Record that people will not compare the candidate's answer to this request. It counts as the worst score, -1,
+        and as a label.
 
         With a better score, skipping hard comparisons could bring about a proof. Do not call this for a question that
         may still be answered: it stays open, and :meth:`upcoming` returns other questions meanwhile.
@@ -301,7 +307,9 @@ class Race:
                 yield move
 
     def _lacking(self, entrant: _Entrant, unit: int) -> Iterator[Move]:
-        """Yield the moves that a candidate still needs for one request or cluster, whose index is ``unit``."""
+        """Yield the moves that a candidate still needs before the cluster with index ``unit`` (a request, without
+        clusters) counts.
+        """
         name, used = entrant.plan.name, entrant.wealth.uses_judge
         for request in self._members[unit]:
             if (same := entrant.same.get(request)) is None:

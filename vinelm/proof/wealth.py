@@ -36,13 +36,14 @@ JUDGE_PRIOR = 2.0
 
 
 class Wealth:
-    """The wealth of one plan by margin, and the stakes on its next unit (a request or cluster). Units are taken one by
-    one, in order.
+    """The wealth of one plan for each margin, and the stakes on its next unit, which is a request or a cluster. Units
+    are taken one by one, in order.
 
     Args:
         margins: Losses that are tested, shape (margins,), as fractions.
         differing: The prior estimate of the share of differing requests; an error costs labels, not the guarantee.
-        lowest: The maximum loss from one unit: 1, or 1 / share if people are asked about only a share of requests.
+        lowest: The largest possible loss of one unit: 1, or 1 / share if people are asked about only that share of
+            equal answers.
         heaviest: The largest weight that a unit can have. The usual weight is assumed to be 1.
         audit: Share of equal answers that people are asked about; used for the expected number of labels.
         judged: Whether a judge compares answers.
@@ -80,26 +81,28 @@ class Wealth:
 
     @property
     def uses_judge(self) -> bool:
-        """Whether people get the next differing request only with probability JUDGE_SHARE."""
+        """Whether a judge saves labels now: people get the next differing request only with probability :data:`JUDGE_SHARE`."""
         return len(self._stakes) > 1 and self.judge_r2 >= JUDGE_R2
 
     @property
     def diff(self) -> float:
-        """The weighted mean of the plan's score minus today's; NaN before the first request."""
+        """The weighted mean, over all units so far, of the plan's score minus today's; NaN before the first unit."""
         return self._scored / self._weight if self._weight else math.nan
 
     def guess(self, verdict: float) -> float:
-        """Return the expected score for a judge's verdict, fitted to the labels so far."""
+        """Return the expected score, minus today's, of a request with this verdict of the judge, fitted to the labels
+        so far.
+        """
         return min(1.0, max(-1.0, self._level + self._slope * verdict))
 
     def take(self, score: float, weight: float, *, differs: bool, told: int) -> None:
-        """Settle the bets on one unit.
+        """Settle the bets on one unit without verdicts of a judge.
 
         Args:
             score: The unit's mean score minus today's; 0 if nothing differs.
             weight: The unit's weight.
-            differs: Whether the plan's answer differs from today's.
-            told: Number of labels for the unit.
+            differs: Whether the plan's answer to any of its requests differs from today's.
+            told: Number of labels that people gave for the unit.
         """
         self._settle(score, weight, told)
         if not told and weight == 1.0:
@@ -121,11 +124,11 @@ class Wealth:
         """Settle the bets on a unit with differing requests that a judge compared.
 
         Args:
-            judged: For each such request: the verdict, the score (None if people were not asked), and the request's part of
-                the unit's weight.
+            judged: One (verdict, score, part) for each such request: the judge's verdict, the score minus today's (None
+                if people were not asked), and the request's share of the unit's weight.
             weight: The unit's weight.
-            rest: The amount that the unit's other requests add to its mean score.
-            told: Number of labels for the other requests.
+            rest: What the unit's other requests contribute to the unit's mean score.
+            told: Number of labels that people gave for these other requests.
         """
         share = JUDGE_SHARE if self.uses_judge else 1.0
         value, score, asked = rest, rest, 0
@@ -145,7 +148,8 @@ class Wealth:
         self._bet()
 
     def needed(self, at: int, threshold: float, *, lossless: bool = False) -> float:
-        """Return the expected number of further labels until this margin is proven; infinite if it will not be.
+        """Return the expected number of further labels until a margin is proven; 0 if it is proven, infinite if it will
+        not be.
 
         Args:
             at: The index of the margin.
@@ -211,7 +215,7 @@ class Wealth:
         """Return the growth of the log wealth by margin and stake over the pseudo-observations of the prior.
 
         Args:
-            stakes: The stakes to compare, for each margin.
+            stakes: The stakes to compare, shape (margins, stakes).
             values: The scores that a differing answer may have.
             chances: The probability of each score.
         """

@@ -80,7 +80,7 @@ class AsIs:
 
     @classmethod
     def of(cls, prompt: Mapping[str, Any], entry: Model) -> AsIs:
-        """Return the call that sends a recorded prompt to the model of the catalog entry ``entry``.
+        """Return the recorded prompt in the form in which it is sent to the model of the catalog entry ``entry``.
 
         Raises:
             ConfigError: No chat model accepts the prompt (code :data:`~vinelm.errors.UNSUPPORTED_CALL`).
@@ -111,7 +111,9 @@ class AsIs:
         return cls(messages, options, list(prompt["tools"]), tool_options, schema, max(limits, default=None))
 
     def said(self, chat: Any) -> dict[str, Any]:
-        """Call the chat model, and return its answer: ``content``, and ``tool_calls`` with names and arguments."""
+        """Make the call with the chat model, and return its answer: a dict with ``content`` and ``tool_calls`` (names
+        and arguments).
+        """
         if self.schema is not None:
             schema = {"title": self.schema.get("name") or "answer", **self.schema.get("schema", self.schema)}
             found = chat.with_structured_output(schema, include_raw=True).invoke(self.messages, **self.options)["raw"]
@@ -133,8 +135,9 @@ class ReplayedCall:
     """One model call to be made, by this process or on a node of a cluster.
 
     Attributes:
-        unit_id, step, request: The number, step and request of the recorded call that this call repeats.
-        name: The name under which its answer is kept: the model's name, or the name of a judge's verdict.
+        unit_id, step, request: The number of the sampled call that this call repeats, the key of its step, and the name
+            of its request.
+        name: The name under which the answer is stored: the model's name, or the name of a judge's verdict.
         model: The catalog entry to call.
         prompt: The prompt, in the form in which recorded prompts are stored.
     """
@@ -191,11 +194,12 @@ class ReplayedCall:
 
 @dataclass(frozen=True, kw_only=True)
 class CallerMaker:
-    """Creates the :class:`NodeCaller` of a cluster's node, in the replay's folder; it holds no key.
+    """Creates, on a node of a cluster, the object that makes model calls there. It contains no key, only the names of
+    keys.
 
     Args:
-        catalog: The models, as plain JSON.
-        folder: The folder of the catalog's file, whose ``.env`` names keys; None if there is none.
+        catalog: The models, as plain JSON types.
+        folder: The folder of the catalog's file, whose ``.env`` has the keys; None if there is none.
         seed: Decides the answers of simulated models.
     """
 
@@ -204,9 +208,7 @@ class CallerMaker:
     seed: int
 
     def __call__(self, rate_limiters: Mapping[str, RateLimiter]) -> NodeCaller:
-        """Return the caller, whose calls keep within these limits by model; raise :class:`ConfigError` if the node lacks a
-        key.
-        """
+        """Return the caller, with the rate limits of each model; raise :class:`ConfigError` if the node lacks a key."""
         take_variables(self.folder, json.dumps(self.catalog))
         catalog = Catalog.from_dict(self.catalog)
         require_keys(catalog.entries)
@@ -222,8 +224,9 @@ class NodeCaller:
         self._models = models
 
     def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
-        """Make a call, and return its answer and its cost in dollars; ``top_up`` must authorize attempts that may cost more
-        than reserved.
+        """Make the call of a job, and return its answer and its cost in dollars.
+
+        ``top_up`` is asked before an attempt that may cost more than what is left of the job's reservation.
         """
         budget = UnitBudget(job.upper_usd, top_up)
         try:
@@ -243,23 +246,25 @@ class Asker:
     paid call is made again, even after the process was killed.
 
     Attributes:
-        is_exhausted: The budget has refused a call, so no more calls are made.
+        is_exhausted: Whether the budget has refused a call, so that no more calls are made.
         workers: Number of calls at a time.
 
     Args:
         kept: The store, locked by the caller.
         catalog: The models.
         budget_usd: The maximum cost of all calls of the store, including calls of earlier runs.
-        workers: Number of calls at a time; calls in batches do not count.
-        backends: By provider; None creates the backends of the catalog.
+        workers: Maximum number of calls at the same time; calls in batches do not count.
+        backends: The backend of each provider, keyed by provider; None creates those of the catalog.
         times: How long to wait for the providers' batches, in which calls are made; None makes each call directly.
-        is_waiting: Whether :meth:`ask` waits for batches. Otherwise it submits calls and returns, :meth:`take_in` collects the
-            answers that have arrived, and models without batches are called directly.
-        hosts: Makes the calls on the nodes of a cluster; None makes them here.
-        on_progress: Called from time to time, by the calling thread, with the number of finished calls and of all calls.
+        is_waiting: Whether :meth:`ask` waits for batches. Otherwise it submits calls and returns, :meth:`take_in`
+            collects the answers that have arrived, and models without batches are called directly.
+        hosts: Makes the calls on the nodes of a cluster; None makes them in this process.
+        on_progress: Called from time to time, by the calling thread, with the number of finished calls and of all
+            calls.
 
     Raises:
-        ConfigError: No model has batches, or the store has calls in batches although batches are no longer used.
+        ConfigError: Batches are wanted but no model has them, or the store has calls in batches although they are no
+            longer wanted.
     """
 
     def __init__(
@@ -304,7 +309,7 @@ class Asker:
             self._gate.start(self._records)
 
     def close(self) -> None:
-        """Stop waiting for batches. The next run fetches the answers that were bought."""
+        """Stop waiting for batches. Answers that were paid for and have not arrived are fetched by the next run."""
         if self._gate is not None:
             self._gate.end()
             wait(self._handed_in.values(), ENDING_S)  # what was stored meanwhile has to be known, or it is bought again
@@ -319,7 +324,7 @@ class Asker:
 
     @property
     def is_batched(self) -> bool:
-        """Whether calls are made in batches, so that each round of calls may take a day."""
+        """Whether calls are made in batches of the providers, so that a call may take a day."""
         return self._gate is not None
 
     @property
@@ -353,24 +358,31 @@ class Asker:
         return sorted(inner(self._catalog[model]).refused) if inner is not None else []
 
     def is_known(self, unit: ReplayUnit, name: str) -> bool:
-        """Return whether the answer or failure ``name`` (a model, or a judge's verdict) is known, so that no call is needed."""
+        """Return whether the answer or failure called ``name`` is stored for a sampled call, so that no model has to be
+        asked.
+
+        ``name`` is a model, or the name of a judge's verdict.
+        """
         return (unit.unit_id, name) in self._kept.answers or (unit.unit_id, name) in self._missed
 
     def failure(self, unit: ReplayUnit, model: str) -> str | None:
-        """Return a short reason why a model has no answer to a sampled call; None if it has an answer."""
+        """Return a short reason why a model, which was asked, gave no answer to a sampled call; None if it gave an answer."""
         if (unit.unit_id, model) in self._missed:
             return self._missed[unit.unit_id, model]
         found = self._kept.answers[unit.unit_id, model]
         return None if found.answer is not None else found.detail or str(found.failure)
 
     def failures(self, units: Iterable[ReplayUnit], model: str) -> Counter[str]:
-        """Return how often a model failed on these sampled calls, by reason."""
+        """Return how often a model failed on these sampled calls, keyed by reason."""
         asked = [unit for unit in units if self.is_known(unit, model)]
         return Counter(reason for unit in asked if (reason := self.failure(unit, model)) is not None)
 
     def compare(self, unit: ReplayUnit, judge: str, other: Message) -> list[tuple[ReplayUnit, str]]:
-        """Return the calls, for :meth:`ask`, in which a judge compares the answer ``other`` with the recorded answer, in both
-        orders. Verdicts that are known already are left out.
+        """Return (sampled call, name of the verdict) for each call, to be passed to :meth:`ask`, in which a judge
+        compares two answers.
+
+        The answers are ``other`` and the recorded answer, in both orders. Verdicts that are stored already are left
+        out.
         """
         found = []
         for order in ORDERS:
@@ -382,9 +394,11 @@ class Asker:
         return found
 
     def ask(self, wanted: Sequence[tuple[ReplayUnit, str]]) -> bool:
-        """Ask for the missing ones of the ``wanted`` answers (a sampled call, and a model or a judge's verdict).
+        """Make the calls for those ``wanted`` answers that are not stored: pairs (sampled call, model or name of a
+        judge's verdict).
 
-        Return whether all wanted answers are known now; False if the budget has refused a call.
+        Return whether all wanted answers or failures are known now; False if the budget has refused a call, or batches
+        are still open.
 
         Raises:
             ConfigError: A provider has refused the key, or a setting of the catalog is wrong.
@@ -417,10 +431,11 @@ class Asker:
         return all(self._is_there(number, name) for number, name in left)
 
     def _hand_in(self, jobs: Iterable[tuple[ReplayUnit, str]], gate: BatchGate) -> None:
-        """Start a thread for each call (a sampled call, and the name of its answer) that waits for its batch and stores the
-        answer.
+        """Start a thread for each job, a sampled call and the name of its answer. It waits for the call's batch and
+        stores the answer.
 
-        :meth:`take_in` then collects the answer.
+        :meth:`take_in` then collects the answer. No more than ``workers`` threads run at a time; other jobs are left
+        for later calls.
         """
         for unit, name in jobs:
             key = unit.unit_id, name
@@ -431,7 +446,8 @@ class Asker:
                 self._handed_in[key] = beside(partial(self._bought, call, gate, self._keep), name=f"vinelm batched {name}")
 
     def take_in(self) -> int:
-        """Collect the batch answers that have arrived, and return how many calls have ended so far.
+        """Collect the batch answers that have arrived, and return how many such answers this object has collected in
+        total.
 
         Raises:
             ConfigError: A provider has refused the key.
@@ -469,8 +485,8 @@ class Asker:
         return ReplayedCall(unit.unit_id, unit.step, unit.request, name, model, prompt)
 
     def _served(self, unit: ReplayUnit, name: str) -> bool:
-        """Make the call whose answer is stored as ``name`` (a model, or a judge's verdict); return False if the budget refused
-        it.
+        """Make the call whose answer is stored as ``name`` (a model, or a judge's verdict); return False if the budget
+        refused the call.
         """
         call = self._call_of(unit, name)
         self._calls.pop((unit.unit_id, name), None)
@@ -517,10 +533,11 @@ class Asker:
         return answer
 
     def _bought(self, call: ReplayedCall, gate: BatchGate, keep: Callable[[int, Answer], None]) -> Answer | None:
-        """Make a call in a batch of ``gate``, the queue for batches, or fetch its answer if an earlier run has bought it.
+        """Make a call in a batch of ``gate``, the queue for batches, or fetch its answer if an earlier run has paid for
+        it.
 
-        Return the answer or failure, after ``keep`` has stored it with the number of the call's ledger entry; None if the
-        budget refused the call.
+        Return the answer or failure, or None if the budget refused the call. Before, ``keep(entry, answer)`` stores it,
+        with the number of the call's entry in the ledger.
         """
         records, cell = self._records, (key_of(call.unit_id, call.name), ())
 
@@ -542,5 +559,7 @@ class Asker:
 
 
 def _is_passing(answer: Answer) -> bool:
-    """Return whether a failure was free and has no cause in the model or the prompt, so that the call may be made again."""
+    """Return whether an answer is a free failure for reasons apart from model and prompt, so that a later run should
+    ask again.
+    """
     return answer.failure == "auth" or (answer.failure in TRANSIENT and not answer.cost_usd)

@@ -78,7 +78,7 @@ class Distinct:
         return self._limit == 2**64
 
     def count(self) -> int:
-        """Return the number of distinct texts."""
+        """Return the number of distinct texts, exact or estimated (:attr:`is_exact`)."""
         if self.is_exact:
             return len(self._seen)
         nth = sorted(self._seen)[self._most - 1]
@@ -113,7 +113,7 @@ class StepBill:
     Attributes:
         key: The step's identifier, see :class:`~vinelm.replay.steps.CallStep`.
         title: The step's name, or the first words of its system prompt.
-        is_named: Whether the trace names it.
+        is_named: Whether the step's name is in the trace.
         calls: Number of model calls, including failed calls.
         stand_for: Number of calls that the recorded calls represent; higher than ``calls`` if only a part was recorded.
             Cost, tokens and seconds count all represented calls.
@@ -125,10 +125,10 @@ class StepBill:
         tokens_out: Tokens of answers.
         cached_tokens: Tokens of prompts that were read from a cache.
         comparable_usd: Cost of calls with a short or structured answer, in dollars.
-        comparable: Number of calls with a short or structured answer.
+        comparable: Number of calls with a short or structured answer, which can be compared by a program.
         models: Number of calls of each model.
         seconds: The durations of calls that did not fail.
-        seen: The requests in which the step is called.
+        seen: A count of the distinct requests that call the step.
     """
 
     key: str
@@ -226,7 +226,7 @@ class Bill:
         return (self.ended_at - self.started_at) / _DAY_S
 
     def a_month(self, dollars: float) -> float | None:
-        """Convert a cost of the trace to dollars per 30 days; None if the trace spans less than a day."""
+        """Convert dollars spent in the trace to dollars per 30 days; None if the trace spans less than a day."""
         span = self.span_days
         return dollars * MONTH_DAYS / span if span is not None and span >= LEAST_DAYS else None
 
@@ -312,7 +312,7 @@ def bill_of(
 
 
 def summed(calls: Iterable[LoggedCall], reading: TraceReading) -> Bill:
-    """Return the bill of calls from another source; ``reading`` has the counts of what was read."""
+    """Return the bill of recorded calls that were read elsewhere; ``reading`` says what was read, for :attr:`Bill.reading`."""
     steps: dict[str, StepBill] = {}
     requests, days, unpriced = Distinct(16_384), set[int](), Counter[str]()
     times: tuple[float, float] | None = None

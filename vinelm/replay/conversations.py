@@ -20,16 +20,18 @@ LATE = 0.1
 
 
 def whole(units: Sequence[ReplayUnit], count: int) -> int:
-    """Return ``count``, increased until the first ``count`` sampled calls end with a whole conversation."""
+    """Return the smallest number >= ``count`` such that the sampled calls before and after it belong to different
+    conversations.
+    """
     while 0 < count < len(units) and units[count].cluster == units[count - 1].cluster:
         count += 1
     return count
 
 
 def largest(units: Sequence[ReplayUnit]) -> int:
-    """Return the smallest limit on the sampled calls per conversation under which 95 % of all these calls remain.
+    """Return the maximum number of sampled calls per conversation to keep.
 
-    The limit is at most :data:`MOST_TOGETHER`.
+    It is the smallest number with which at least 95 % of the calls remain, but at most :data:`MOST_TOGETHER`.
     """
     sizes = Counter(unit.cluster for unit in units).values()
     kept = (most for most in range(1, MOST_TOGETHER) if sum(min(size, most) for size in sizes) >= LEAST_KEPT * len(units))
@@ -47,14 +49,17 @@ def cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
 
 
 def prompts_of(cluster: str) -> str:
-    """Return the first part of a cluster's name, which is the same for equal prompts, also in later conversations of a
-    stream.
+    """Return the part of a cluster's name before the first blank: a digest that is the same for equal prompts.
+
+    In a stream, later conversations with the same prompt have it, too.
     """
     return cluster.partition(" ")[0]
 
 
 def began(unit: ReplayUnit) -> int:
-    """Return the number of the first sampled call in a stream's conversation, from the name of the cluster of ``unit``."""
+    """Return the number of the first sampled call in the conversation of ``unit``, which is the second part of the
+    cluster's name.
+    """
     return int(unit.cluster.partition(" ")[2])
 
 
@@ -79,10 +84,10 @@ class Conversations:
         """The number of the last unit that was added."""
 
     def add(self, unit: ReplayUnit, prompt: Callable[[], Mapping[str, Any]]) -> ReplayUnit:
-        """Add the next sampled call of the stream; return the call, whose cluster now names its conversation: ``digest
-        number-of-the-first-unit``.
+        """Add the next sampled call of the stream, and return it with the conversation's name as its ``cluster``.
 
-        ``prompt`` returns the prompt of the call, and is only called if needed.
+        The name is a digest, a blank, and the number of the conversation's first call. ``prompt`` returns the prompt of
+        the call, and is only called if needed.
         """
         self.last = unit.unit_id
         if not self._pause_s:
@@ -95,10 +100,10 @@ class Conversations:
         return found[-1]
 
     def over(self, now_s: float) -> list[ReplayUnit]:
-        """Return the sampled calls of conversations that are finished at ``now_s`` (since 1970), each in a random order;
-        conversations are ordered by their beginning.
+        """Return all sampled calls of finished conversations, in the order in which the conversations began.
 
-        An open conversation delays all that began after it, since otherwise short conversations would come first.
+        The calls of one conversation are in a random order. An open conversation delays all that began after it, since
+        otherwise short conversations would come first. ``now_s`` is the time in seconds since 1970.
         """
         while self._ended < len(self._units):
             units = self._units[self._ended]

@@ -42,9 +42,11 @@ def comparison(prompt: Mapping[str, Any], today: Message, other: Message, order:
 
 
 def verdict_of(replies: Mapping[int, Message | None]) -> float:
-    """Return a judge's verdict from its replies, by order: 1 if the answer is better than the recorded one, -1 if worse.
+    """Return a judge's verdict on the other answer in [-1, 1], from its replies keyed by order (:data:`ORDERS`).
 
-    The verdict is 0 if the judge prefers the same position in both orders, or if a reply is not a verdict.
+    1 means that the judge prefers the other answer in both orders, -1 the recorded answer. If it prefers the same
+    position in both orders, the verdict is 0. A reply without a verdict, or ``neither``, counts as 0 in the mean of
+    both orders.
     """
     return sum(_said(replies[order], order) for order in ORDERS) / len(ORDERS)
 

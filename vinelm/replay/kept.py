@@ -48,15 +48,16 @@ _WHOLE = 2.0**128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayUnit:
-    """One sampled call of a request in a step. The sampled calls of a step have a fixed random order.
+    """One sampled call: it represents all calls of one step in one request. The sampled calls of a step have a fixed
+    random order.
 
     Attributes:
         step, title: The step's key and name, see :class:`~vinelm.replay.steps.CallStep`.
-        weight: Number of calls that the step made in the request; this call was drawn from them.
+        weight: Number of calls that the step made in the request, from which this call was drawn.
         cost_usd: Cost of the recorded call, in dollars.
         answer: The recorded answer, as :func:`~vinelm.replay.same.message_of` returns it.
-        cluster: Name of a group of dependent requests: prompts of one conversation, or equal prompts, have the same
-            cluster.
+        cluster: Name of the call's group. Calls have the same name if their prompts are equal or belong to one
+            conversation.
         recorded_at: When a service recorded the call, in seconds since 1970; None in a replay.
     """
 
@@ -77,10 +78,11 @@ class ReplayUnit:
 
 
 class _Sampled(NamedTuple):
-    """The call that represents a request in a step, as a row of the store: the call with the smallest ``number`` of the step's
-    ``calls`` in the request.
+    """The call that represents a request in a step, as a row of the store, and what is known about the request.
 
-    The request represents ``stands_for`` calls; ``day`` is its UTC day, counted from 1970, None if unknown.
+    The call is drawn from the step's ``calls`` calls in the request: it has the smallest random ``number``. It
+    represents ``stands_for`` calls if only a part was recorded. ``day`` is its UTC day, in days since 1970, None if
+    unknown.
     """
 
     number: int
@@ -91,8 +93,8 @@ class _Sampled(NamedTuple):
 
 
 class Weighing(NamedTuple):
-    """How a step's requests were weighted: how many were sampled, how many of these are used, and how many weights were
-    ``cut`` to the maximum.
+    """How many requests of a step were ``sampled``, how many of them are ``used``, and how many weights were ``cut`` to
+    the maximum.
     """
 
     sampled: int
@@ -106,16 +108,18 @@ class Sample:
     A request that represents more calls is drawn with a higher probability, so all drawn requests have the same weight.
 
     Attributes:
-        bill: The costs of all calls, by step.
-        digest: A digest of the calls that does not depend on their order.
-        days: By step: the number of its usable calls on each day (UTC). Calls without a time are left out.
-        weighed: By step: the weighting of its requests, if they do not all represent the same number of calls.
+        bill: The costs of all calls of the trace, by step.
+        digest: A digest of all calls of the trace that does not depend on their order.
+        days: The number of usable calls on each day, keyed by step, then by the UTC day in days since 1970. Calls
+            without a time are left out.
+        weighed: The numbers of sampled and used requests, keyed by step; only for steps whose requests had different
+            weights.
 
     Args:
         calls: The recorded calls; the stream is read once.
         seed: Decides which requests are kept, their order, and which of several calls represents a request and step.
         requests: The maximum number of requests kept of each step.
-        even_days: Give each day (UTC) of a step the same weight, however many calls it has.
+        even_days: Whether each day (UTC) of a step gets the same weight, however many calls it has.
     """
 
     def __init__(
@@ -166,16 +170,18 @@ class Sample:
             self._nearest[step.key] = min(-left_out, self._nearest.get(step.key, math.inf))
 
     def _place(self, request: str, more: str = "") -> float:
-        """Return a number from 0 to 1, pseudo-random but fixed by the seed, the request and ``more``, the purpose of
-        the draw.
+        """Return a pseudo-random number from 0 to 1 that is fixed by the seed, the request and ``more``.
+
+        ``more`` is a text that makes draws for different purposes independent.
         """
         return number_of(f"{self._seed}\0{request}{more}") / _WHOLE
 
     def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
-        """Return the used requests of a step, each after a number that gives its place in a random order.
+        """Return pairs (number that decides the place in a random order, request) of the step's requests that are used.
 
-        A request was kept with probability min(1, calls it represents x smallest place left out). A second draw
-        corrects the frequencies of requests for this, for days that should count the same, and for the largest weight.
+        A request was kept with probability min(1, n x), where n is the number of calls that it represents and x the
+        smallest place that was left out. A second draw corrects the frequencies of requests for this, for days that
+        should count the same, and for the largest weight.
         """
         kept, nearest = self._kept[step], self._nearest.get(step, math.inf)
         chances = [min(1.0, one.stands_for * nearest) for one in kept.values()]
@@ -196,7 +202,9 @@ class Sample:
         return used
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows of the sampled calls, step by step, in a random order that keeps dependent requests together."""
+        """Yield the sampled calls as rows of the store, step by step, in a random order that keeps the calls of a
+        cluster together.
+        """
         number = 0
         for used in self._used.values():
             link([one.row for _, one in used])
@@ -227,12 +235,15 @@ class Links:
         self._seen, self._clusters = Counter[str](), dict[str, str]()
 
     def count(self, cluster: str) -> None:
-        """Count a request of this cluster (without a conversation, the digest of its prompt)."""
+        """Count a request with this cluster, which is the digest of its prompt unless the trace names its conversation."""
         self._seen[cluster] += 1
 
     def cluster_of(self, cluster: str, text: str) -> str:
-        """Return the cluster of a counted request with the prompt ``text`` (JSON): that of the prompt that it continues, else
-        ``cluster``.
+        """Return the cluster of a request that :meth:`count` has counted: the cluster of the prompt that its prompt
+        continues.
+
+        Without such a prompt, or if ``cluster`` names a conversation, return ``cluster``. ``text`` is the request's
+        prompt as JSON.
         """
         if cluster != _digest(text):  # it names its conversation
             return cluster
@@ -244,15 +255,15 @@ class Links:
         return self._clusters[cluster]
 
     def next(self, cluster: str, prompt: Mapping[str, Any]) -> str:
-        """Count the next request of a stream, and return the cluster of the prompt that it continues, or else its own
-        ``cluster``.
-        """
+        """Count the next request of a stream, and return its cluster; see :meth:`cluster_of`."""
         self.count(cluster)
         return self.cluster_of(cluster, _json(prompt))
 
 
 def link(rows: Iterable[dict[str, Any]]) -> None:
-    """Set the cluster of each row, in place, to that of the prompt that it continues, unless the row names a conversation."""
+    """Replace the cluster of each row, in place, by that of the prompt that its prompt continues; rows that name a
+    conversation keep theirs.
+    """
     texts, links = [(zlib.decompress(row["prompt"]).decode(), row) for row in rows], Links()
     for _, row in texts:
         links.count(row["cluster"])
@@ -295,9 +306,10 @@ class Kept:
 
     Attributes:
         store: The store, for the ledger.
-        rows: The questions and labels.
-        units: The units by number, in order.
-        answers: By (number of the sampled call, model): cost and latency, the failure, and the answer as JSON.
+        rows: The tables of sampled calls, questions and labels.
+        units: The sampled calls, keyed by number, in order.
+        answers: The answers or failures, with cost and latency, keyed by (number of the sampled call, model or name of
+            a verdict).
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -330,7 +342,9 @@ class Kept:
         self.answers[int(unit_id), model] = answer
 
     def add(self, entry: int, answer: Answer) -> None:
-        """Store an answer, in the transaction that settles its price in the ledger, as the ledger's entry number ``entry``."""
+        """Store an answer durably, in the transaction that settles its cost: ``entry`` is the number of the call's
+        entry in the ledger.
+        """
         self._answers.add(entry, answer)
 
     def prompt(self, unit: ReplayUnit) -> dict[str, Any]:
@@ -350,9 +364,9 @@ class Kept:
         return None if found is None or found.answer is None else _message(found.answer)[0]
 
     def served(self, unit: ReplayUnit, model: str) -> tuple[float, float | None]:
-        """Return a call's cost in dollars and its seconds in service (None if unknown); (0, 0) if the model was not asked.
+        """Return (dollars, seconds) that the call of a model takes in service; (0, 0) if the model was not asked.
 
-        A call in a batch counts at the ordinary price, and its latency is unknown.
+        For a call made in a batch, the dollars are those at the ordinary price, and the seconds are None.
         """
         found = self.answers.get((unit.unit_id, model))
         if found is None:
@@ -372,7 +386,9 @@ def _message(text: str) -> tuple[Message, float | None]:
 
 
 def key_of(unit_id: int, model: str) -> str:
-    """Return the key of an answer in the store."""
+    """Return the key under which an answer is stored: the number of the sampled call, a blank, and the model or name of
+    a verdict.
+    """
     return f"{unit_id} {model}"
 
 

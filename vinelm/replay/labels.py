@@ -45,9 +45,9 @@ def next_questions(store: Kept, n: int, who: str = "", *, now_s: float | None = 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.
         n: The maximum number of questions to return.
-        who: The person. Questions that this person has answered are not given again. Questions that other people have
+        who: The person's name. Questions that this person has answered are not given again. Questions that others have
             answered come last; the mean over people counts.
-        now_s: Seconds since 1970, if not now.
+        now_s: The current time in seconds since 1970; None takes the clock.
     """
     now_s = time.time() if now_s is None else now_s
     given: dict[int, set[str]] = defaultdict(set)
@@ -81,11 +81,10 @@ def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.
         question: The question's number.
-        choice: The answer that is right: ``left``, ``right``, ``both`` or ``neither``;
-            ``skip`` if the person cannot say. Or the scores of both answers from 0 to 1, the left answer's first:
-            ``0.7/0.4``.
+        choice: The answer that is right: ``left``, ``right``, ``both`` or ``neither``; ``skip`` if the person cannot
+            say. Or the scores of both answers from 0 to 1, the left answer's first: ``0.7/0.4``.
         who: The person.
-        now_s: Seconds since 1970, if not now.
+        now_s: The time of the answer in seconds since 1970; None takes the clock.
 
     Raises:
         ConfigError: There is no such question or choice.
@@ -138,10 +137,11 @@ def undo_label(store: Kept, who: str = "") -> int | None:
 
 
 def scores(store: Kept) -> dict[tuple[int, str], tuple[int, float | None]]:
-    """Return the labels by (number of the sampled call, model): the number of the question, and the score of the model's answer
-    minus the score of the recorded answer.
+    """Return (number of the question, difference) for each labelled answer, keyed by (number of the sampled call,
+    model).
 
-    This difference is in [-1, 1]: the mean over people of each person's last answer; None if everybody skipped the question.
+    The difference is the score of the model's answer minus that of the recorded answer, in [-1, 1]. It is the mean over
+    people of each person's last answer; None if everybody skipped the question.
     """
     return {
         key: (one.question, None if one.today is None or one.other is None else one.other - one.today)

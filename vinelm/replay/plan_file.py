@@ -37,12 +37,12 @@ def plan_file_of(
 
     Args:
         step: The name of the stage.
-        today: The entry of today's model.
-        plan: The entry of the proven model.
-        done: The plan's answers to sampled calls.
-        at: The plan's state in the finished test, in which the plan is proven.
+        today: The catalog entry of today's model.
+        plan: The catalog entry of the proven model.
+        done: Pairs (sampled call, the plan's answer to it), from which costs and latencies are computed.
+        at: The state of the test in which the plan was proven.
         catalog: The models.
-        max_loss: The allowed loss.
+        max_loss: The allowed loss of accuracy, as a fraction.
     """
     models = catalog.subset((today, plan))
     template = Template((Stage(step, (today, plan)),))

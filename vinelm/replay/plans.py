@@ -20,7 +20,9 @@ Kind = Literal["alone", "agree", "two of three", "check"]
 
 
 class PlanStep(NamedTuple):
-    """A plan's next step: ``ask`` a model, ``take`` a model's answer, or take today's answer (``model`` is "")."""
+    """What a plan does next for a call: ``ask`` the model, ``take`` the model's answer, or use ``today``'s answer
+    (``model`` is "").
+    """
 
     what: Literal["ask", "take", "today"]
     model: str = ""
@@ -59,9 +61,9 @@ class AnswerPlan:
         instead.
 
         Args:
-            has_answered: For each model that was asked, in order, whether it has answered.
-            agree: Returns whether two of these models give the same answer.
-            passes: Returns whether the application's check passes a model's answer.
+            has_answered: Whether a model has answered or failed, keyed by each model asked so far.
+            agree: ``agree(one, other)`` returns whether two of these models give the same answer.
+            passes: ``passes(model)`` returns whether the application's check accepts the model's answer.
         """
         said: list[str] = []
         for model in self.models:
@@ -126,14 +128,15 @@ class Follower:
         self._passed: dict[tuple[int, str], bool] = {}
 
     def follow(self, plan: AnswerPlan, unit: ReplayUnit, failed: Callable[[ReplayUnit, str], bool]) -> PlanAnswer | str:
-        """Return a plan's answer to a sampled call, or the model that must be asked before the answer is known.
+        """Return a plan's answer to a sampled call; or the name of the model that must be asked first, if its answer is
+        not stored.
 
         A failed call falls back to today's model, as in service.
 
         Args:
             plan: The plan.
             unit: The sampled call.
-            failed: Returns whether this model, which has no answer to the call, was asked and failed.
+            failed: ``failed(unit, model)`` returns whether a model without a stored answer was asked and failed.
         """
         asked: dict[str, bool] = {}
         while True:
@@ -189,11 +192,11 @@ class PlanComparison:
     """A plan compared with today's model on sampled calls that the plan has answered.
 
     Attributes:
-        saved: Share of the current cost that the plan saves; each sampled call counts as often as the step is called in
-            its request.
+        saved: Share of the current cost that the plan saves. Each sampled call counts as often as its step was called
+            in the request.
         differing: Number of sampled calls on which the plan's answer differs from today's.
         seen: Number of compared sampled calls.
-        followed: Number of sampled calls on which the plan falls back to today's answer.
+        followed: Number of sampled calls for which the plan uses today's answer.
         latency_s: Mean seconds of the plan; None if unknown.
         today_s: Mean seconds of today's calls.
     """

@@ -82,18 +82,21 @@ class StepRun:
         bill: The step's costs and calls.
         units: The sampled calls, in their random order.
         month_usd: The step's cost in dollars per month; None if the trace is too short.
-        models: Cheaper models, cheapest first; ``dropped``: why a model is not asked any more, by model.
+        models: Cheaper models, cheapest first; ``dropped``: why a model is no longer asked, keyed by model.
         audit: Share of equal answers about which people are asked as well.
-        plans, candidates: The plans by name, and the plans that are tested for a proof.
+        plans, candidates: All plans over these models, keyed by name; and the plans that are tested for a proof.
         race: The test; None before it begins.
-        choosing: Number of first sampled calls that choose the plans; the others are for the proof. No conversation has both.
+        choosing: Number of first sampled calls that are used to choose the plans; the others are for the proof. No
+            conversation has both.
         together: The maximum number of sampled calls used of one conversation, or of one prompt.
         uncut: Number of sampled calls before conversations were cut to ``together``.
-        done: By model: on how many of the first ``choosing`` sampled calls the model was asked.
-        labels: The step's part of the labels; ``is_behind``: a proof would need labels that other steps get.
+        done: On how many of the first ``choosing`` sampled calls a model was asked, keyed by model.
+        labels: Number of labels that this step may use; ``is_behind``: whether no plan is tested because other steps
+            get the labels.
         forecast: The number of labels expected, before the first label, to exclude ``max_loss`` in half of all cases,
             and in 80 % of them.
-        open: Questions for people: a sampled call, and the model whose answer to compare with the recorded one.
+        open: The open questions for people, as pairs (sampled call, the model whose answer is compared with the
+            recorded one).
         is_stream: Whether sampled calls still arrive, in a given order.
         is_short: Whether too few sampled calls of a stream have arrived to choose plans.
         least_saved: The share of the step's cost that a plan must save to be tested.
@@ -130,7 +133,9 @@ class StepRun:
         self.units = cut(self.units, self.together)
 
     def _wanted(self) -> int:
-        """Return the number of sampled calls that should choose the plans, before the last call's conversation is completed."""
+        """Return how many of the first sampled calls should choose the plans; the last call's conversation is added
+        afterwards.
+        """
         if not self.is_stream:
             return min(CHOOSING, len(self.units) // 3)
         seen, count = Counter[str](), 0
@@ -144,7 +149,7 @@ class StepRun:
 
     @property
     def choosing(self) -> int:
-        """Number of first sampled calls that choose the plans."""
+        """Number of first sampled calls that are used to choose the plans."""
         return max((size for size in ROUNDS if size <= self._chosen), default=0) if self.is_short else self._chosen
 
     def begun(self, **settings: Any) -> Race:
@@ -338,15 +343,15 @@ class ReplayRun:
     Attributes:
         kept: The open store.
         asker: Calls the models.
-        same, follower: Compares answers, and finds the answers of plans.
+        same, follower: Compares two answers, and computes the answers of plans.
         with_check: Whether plans may use the application's check.
-        asked: The catalog entries that may be asked.
-        days, weighed, weights: By step, the number of calls on each day and the weighting of requests; and the name of the
-            rule for weights.
+        asked: Names of the catalog entries that may be asked.
+        days, weighed, weights: Number of calls on each day, keyed by step, then by day. The weighting of requests,
+            keyed by step. The name of the rule for weights; empty if only the trace's sampling rates count.
         choosing_share: Share of the budget that may be spent before the plans are chosen.
         alpha: The error probability of all attempts together.
-        lines: The lines printed so far.
-        counted: The numbers of the questions whose labels a test has used.
+        lines: The lines reported to ``on_line`` so far.
+        counted: The numbers of the questions whose labels were reported to a test.
     """
 
     kept: Kept
@@ -424,7 +429,7 @@ class ReplayRun:
         )
 
     def open_questions(self, steps: Iterable[StepRun]) -> None:
-        """Open the questions that these steps wait for, and close all others."""
+        """Store the questions that these steps wait for as open, and close all others."""
         self.kept.rows.open_questions(
             {
                 "unit_id": unit.unit_id,
@@ -472,7 +477,7 @@ class ReplayRun:
         return is_entry_of(entry, bill.models.most_common(1)[0][0])
 
     def _own(self, step: StepRun) -> str | None:
-        """Return the catalog entry of the model that runs the step today; None if the catalog has no such entry."""
+        """Return the name of the catalog entry of the step's current model; None if the catalog lacks that model."""
         return next((entry.name for entry in self.catalog.models if self._is_today(entry, step.bill)), None)
 
     def _say_what_is_sent(self, steps: Sequence[StepRun]) -> None:
@@ -522,13 +527,14 @@ class ReplayRun:
                     step.dropped[model] = reason
 
     def _worth(self, step: StepRun, model: str) -> float:
-        """Return the priority of asking a model about more requests: the higher, the more the step costs and the fewer
-        requests the model was asked about.
+        """Return the priority of asking a model about more sampled calls of a step.
+
+        It is higher for steps of higher cost, and for models that were asked about fewer calls.
         """
         return step.usd / (step.done[model] + ROUNDS[0])
 
     def _hopeless(self, step: StepRun, model: str) -> str | None:
-        """Return why a model is no longer asked; None if it is worth asking."""
+        """Return the reason why a model should no longer be asked; None if it is worth asking."""
         units = step.units[: step.done[model]]
         if (failed := self.asker.failures(units, model)).total() > len(units) / 2:
             return f"{model} failed on {failed.total()} of {len(units)} prompts ({failed.most_common(1)[0][0]})"
@@ -543,8 +549,8 @@ class ReplayRun:
         return None
 
     def followed(self, plan: AnswerPlan, units: Iterable[ReplayUnit]) -> list[tuple[ReplayUnit, PlanAnswer]]:
-        """Return (sampled call, the plan's answer) for the first of these calls, up to the first for which a model was not
-        asked.
+        """Return (sampled call, the plan's answer) for each of these calls, up to the first that needs an answer which
+        is not stored.
         """
         found = []
         for unit in units:
@@ -560,7 +566,10 @@ class ReplayRun:
     # -- what to choose --------------------------------------------------------------------------------------------
 
     def choose(self, steps: Sequence[StepRun], labels: int) -> None:
-        """Choose the plans to test, and divide the labels between the steps: steps that save most per label come first."""
+        """Choose the plans to test in each step, and give each step its share of ``labels``.
+
+        Steps whose best plan saves the most dollars per needed label get their labels first.
+        """
         found: list[tuple[float, int, StepRun]] = []
         for step in steps:
             for one in self._candidates(step, self.labels)[:1]:
@@ -583,15 +592,17 @@ class ReplayRun:
         return choose_candidates(facts, margin=self.max_loss, labels=labels, least_saved=step.least_saved)
 
     def _noted(self, step: StepRun) -> dict[str, Any]:
-        """Return the candidates, the labels and the dropped models of a step, to be stored so that later runs test the same
-        plans.
+        """Return a step's candidates, number of labels and dropped models as JSON types, to be stored so that later
+        runs test the same plans.
         """
         chosen = [[one.name, one.saved, one.differing] for one in step.candidates]
         return {"candidates": chosen, "labels": step.labels, "dropped": step.dropped}
 
     @staticmethod
     def take_up(step: StepRun, noted: Mapping[str, Any]) -> None:
-        """Continue with an earlier run's choice, as :meth:`_noted` stored it, if that run tested any plan."""
+        """Take over an earlier run's choice of plans, which :meth:`_noted` returned then; nothing changes if that run
+        tested no plan.
+        """
         if noted.get("candidates"):
             step.dropped, step.labels = dict(noted["dropped"]), noted["labels"]
             step.candidates = [Candidate(*one) for one in noted["candidates"]]
@@ -599,15 +610,19 @@ class ReplayRun:
     # -- the proof -------------------------------------------------------------------------------------------------
 
     def ask_in_turn(self, races: Sequence[_Asking[None]]) -> None:
-        """Advance the tests of all steps in turn, asking what they need, until each test has ended or waits for people."""
+        """Advance all tests together: collect the calls that each yields, make them, and repeat until each test ends or
+        waits for people.
+        """
         while wanted := [(race, more) for race in races if (more := next(race, None)) is not None]:
             races = [race for race, _ in wanted]
             self.asker.ask([one for _, more in wanted for one in more])
 
     def race(self, step: StepRun, attempt: int) -> _Asking[None]:
-        """Test the candidates on the sampled calls that did not choose them, until the test ends or waits for people.
+        """Test the candidates on the sampled calls that were not used to choose them, until the test ends or waits for
+        people.
 
-        Yields the model calls that the test needs; ``attempt`` is the number of the attempt.
+        Yields lists of the model calls that have to be made before it continues. ``attempt`` is the number of the
+        attempt, from 1.
         """
         units = step.units[step.choosing :]
         step.race = race = step.begun(
@@ -645,7 +660,9 @@ class ReplayRun:
         step.open = []
 
     def _ahead(self, step: StepRun) -> int:
-        """Return the number of moves of the test to make at a time; with batches, as many as the proof may need."""
+        """Return how many moves of the test to prepare at a time; if calls are made in batches, as many as the proof
+        may need.
+        """
         if self.asker.is_batched and step.race is not None:
             needed = min(one.needed[self.max_loss] for one in step.race.standings())
             requests = (needed + 1.0) / min(one.differing for one in step.candidates)
@@ -653,8 +670,10 @@ class ReplayRun:
         return AHEAD + 2 * self.workers
 
     def _tell(self, step: StepRun, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
-        """Report the label of the question ``move`` to the test, and return None; without a label, return the sampled call and
-        the model to compare.
+        """Report the answer to the question ``move`` to the test and return None, if people have answered it or both
+        answers are equal.
+
+        Otherwise return the question: the sampled call, and the model whose answer has to be compared.
         """
         followed, race = self._follow(step.plans[move.candidate], unit), step.race
         assert isinstance(followed, PlanAnswer)
@@ -701,7 +720,10 @@ class ReplayRun:
         return other.unit_id == unit.unit_id or self.kept.prompt(other) == self.kept.prompt(unit)
 
     def _ask(self, step: StepRun, asks: Sequence[tuple[Ask, ReplayUnit]]) -> _Asking[bool]:
-        """Ask for these moves and report to the race which answers are equal; return False if nothing was reported."""
+        """Yield the calls that the moves ``asks`` need, then tell the test which of the plans' answers equal today's.
+
+        Return False if no answer could be reported.
+        """
         race, wanted = step.race, list(asks)
         assert race is not None
         while wanted:  # whether a plan asks its next model may depend on the previous answer
@@ -721,16 +743,20 @@ class ReplayRun:
         return has_told
 
     def _needed(self, step: StepRun, ask: Ask, unit: ReplayUnit, model: str) -> list[tuple[ReplayUnit, str]]:
-        """Return (sampled call, model) for ``model``, which a plan asks next; in batches, for all models of a plan that
-        compares answers.
+        """Return the calls to make next for a plan, as (sampled call, model): that of ``model``, whose answer the plan
+        needs now.
+
+        If calls are made in batches, all models of a plan of kind ``agree`` are asked at once.
         """
         plan = step.plans[ask.candidate]
         models = plan.models if self.asker.is_batched and plan.kind == "agree" else (model,)
         return [(unit, one) for one in models]
 
     def _compare(self, step: StepRun, compares: Sequence[tuple[Compare, ReplayUnit]]) -> _Asking[bool]:
-        """Let the judge compare answers, unless it proved useless, and report to the race; return False if nothing was
-        reported.
+        """Yield the calls in which the judge compares answers, then report its verdicts to the test; return False if
+        none could be reported.
+
+        For a candidate that the judge proved useless for, only stored verdicts are used.
         """
         race, judge = step.race, self.judge
         assert race is not None
@@ -764,7 +790,11 @@ class ReplayRun:
         return standing.labels >= TRIED and standing.judge_r2 is not None and standing.judge_r2 < JUDGE_R2
 
     def _today_again(self, step: StepRun) -> list[tuple[ReplayUnit, str]]:
-        """Return prompts to ask today's model again, to see how often it differs from itself; empty if it cannot be asked."""
+        """Return the calls in which today's model answers recorded prompts again, to measure how often it differs from
+        itself.
+
+        The items are (sampled call, model). Empty if today's model is not in the catalog or too little money is left.
+        """
         model = self._own(step)
         mean = sum(unit.cost_usd for unit in step.units) / len(step.units)
         room = NOISE_SHARE * self.asker.left_usd / mean if mean else math.inf
@@ -833,8 +863,10 @@ class ReplayRun:
         return StepResult(**own)
 
     def _any_differs(self, found: Iterable[tuple[StepRun, StepResult]]) -> tuple[int, int]:
-        """Return the number of requests in which the plan of any switched step gives another answer, and the number
-        that all plans answered.
+        """Return (number of requests in which the plan of at least one switched step gives another answer, number of
+        requests).
+
+        Both count only requests that the plans of all switched steps have answered.
         """
         answered = []
         for step, result in found:
@@ -865,9 +897,10 @@ class ReplayRun:
         return "keep", f"{why}: about {more:,.0f} more would be needed" if math.isfinite(more) else why
 
     def _without(self, step: StepRun, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        """Return the advice, the reason and further fields of :class:`StepResult` for a step in which no plan was tested.
+        """Return the advice, the reason and further fields of :class:`StepResult` for a step in which no plan was
+        tested.
 
-        ``table`` has the name and the :class:`PlanComparison` of each plan that was compared.
+        ``table`` has pairs (name, :class:`PlanComparison`), one for each plan that was compared, largest saving first.
         """
         if len(step.units) < LEAST_ROWS:
             why = f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed"
@@ -957,8 +990,8 @@ class ReplayRun:
         )
 
     def _of_judge(self, step: StepRun, at: Standing) -> str:
-        """Return a line on the judge in a step: its number of verdicts and, given the test's state ``at``, the share of the
-        labels' variance that they explain.
+        """Return a line on the judge in a step: its number of verdicts, and whether it saves labels according to
+        ``at``, the state of the test.
         """
         units, begins = {unit.unit_id for unit in step.units}, f"{self.judge} on "
         said = [answer for (unit, name), answer in self.kept.answers.items() if unit in units and name.startswith(begins)]

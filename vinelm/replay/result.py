@@ -22,26 +22,26 @@ class StepResult:
     """The verdict on one step.
 
     Attributes:
-        step: The step.
+        step: The step's name.
         advice: ``switch``, ``keep``, ``undecided`` or ``not enough data``; see :class:`~vinelm.trie.verdict.Verdict`.
         today: The model that answered most of the step's recorded calls.
-        plan: The advised plan; None without advice to switch. ``kind``: its type, see
-            :class:`~vinelm.replay.plans.AnswerPlan`; None if no plan raced.
+        plan: The plan that the verdict and the figures are about, whether advised or not; None if no plan could be
+            considered. ``kind``: its type, see :class:`~vinelm.replay.plans.AnswerPlan`; None if no plan was tested.
         usd: The step's cost in dollars per month, or in the whole trace if the trace is too short (``is_monthly`` is
             False).
         saved: Share of ``usd`` that the plan saves.
         differing, seen: Number of sampled requests in which the plan's answer differs from the recorded answer, and
             number of compared requests.
         latency_s, today_s: Mean seconds of the plan, one call after the other, and of today's calls; None if unknown.
-        noise: (differing, asked): how many repeated answers of today's model differ from the recorded answers, and how many
-            answers were requested; None if no answer was.
+        noise: (differing, asked): how many repeated answers of today's model differ from the recorded answers, and how
+            many there are; None if there are none.
         labels: Number of questions that people have answered; ``skipped``: how many of these were skipped.
         waiting: Number of questions that wait for an answer now.
         proven: The smallest loss that is excluded (95 %, at any look), a fraction; None if no loss is excluded.
-        needed: By loss: the expected number of further labels to exclude it; losses that will never be excluded are
-            left out.
-        forecast: The number of labels expected before the first question to suffice in half of the cases, and in 80 %
-            of them, for ``max_loss``.
+        needed: The expected number of further labels to exclude a loss, keyed by the loss as a fraction. Losses that
+            are excluded, or never will be, are left out.
+        forecast: The numbers of labels, estimated before the first question, that suffice to exclude ``max_loss`` in
+            half of the cases, and in 80 % of them.
         audit: Share of equal answers about which people are asked as well.
         judge: The model that compared answers; ``judge_r2``: the share of the labels' variance that it explains;
             ``judge_used``: whether it saves labels. None and False without a judge.
@@ -49,7 +49,8 @@ class StepResult:
         why: The reason, in a sentence, if no plan is advised or the verdict is open.
         notes: Lines on models that failed or were dropped, and on what was left out.
         paste: The lines to paste for the switch.
-        table: For each compared plan: its name, and ``saved``, ``differing`` and ``seen`` as above.
+        table: One (name, saved, differing, seen) for each compared plan, with the meaning of the attributes of these
+            names.
         texts: Examples of answers that differ; empty unless asked for.
         plan_file: For a switch to one model, if today's can be asked, too: the trie for a canary
             (:func:`~vinelm.replay.plan_file.plan_file_of`). Not in :meth:`to_dict`.
@@ -116,8 +117,10 @@ class StepResult:
         return f"{lead}: {self.why}. The nearest plan, {self.plan}, {saves} and {differs}."
 
     def _more(self) -> str:
-        """Return in words what further labels could prove: that the plan loses less than the next smaller loss, or than
-        the allowed loss.
+        """Return a sentence on how many further labels could prove a smaller loss, or the allowed loss if the verdict
+        is undecided.
+
+        Empty if no number of labels would.
         """
         open_ = {loss: labels for loss, labels in self.needed.items() if self.proven is None or loss < self.proven}
         if self.advice == "undecided":
@@ -146,8 +149,8 @@ class ReplayResult:
         attempt: The number of the attempt on these requests; the attempts share the error probability.
         is_simulated: Whether models are simulated.
         lines: The lines that were printed before anything was sent.
-        any_differs: Number of requests in which the plan of at least one switched step differs from the recorded answer, and of
-            requests that all of these plans answered.
+        any_differs: (number of requests in which the plan of at least one switched step differs from the recorded
+            answer, number of requests that all of these plans answered).
     """
 
     steps: Sequence[StepResult]
@@ -215,8 +218,14 @@ def file_name(step: str) -> str:
 
 
 def lines_to_paste(plan: AnswerPlan, step: str, today: str, catalog: Catalog) -> str:
-    """Return the lines that serve a plan instead of ``today``, today's model as the trace names it: in the application, or in
-    a proxy's file.
+    """Return the lines that make a step use the plan instead of today's model: code for the application or, for a
+    single model, a proxy's file.
+
+    Args:
+        plan: The plan.
+        step: The name of the step.
+        today: Today's model, as the trace names it.
+        catalog: The models.
     """
     named = [langsmith_names(catalog[model]) for model in plan.models]
     if plan.kind == "alone":

@@ -30,7 +30,11 @@ _END = " \t\n.,;:!?\"'`*"
 
 
 def message_of(answer: Message) -> dict[str, Any]:
-    """Convert an assistant's message from OpenAI's or LangChain's form to the form that is compared and stored."""
+    """Return an assistant's message in the form that is compared and stored: ``content`` as one text, and
+    ``tool_calls``.
+
+    ``answer`` is in OpenAI's or LangChain's form.
+    """
     content = answer.get("content")
     if isinstance(content, list):
         parts = [part if isinstance(part, str) else str(part.get("text") or "") for part in content]
@@ -121,7 +125,9 @@ class Sameness:
         return ", ".join(words[form] for form, _ in counted.most_common())
 
     def _fields(self, value: Any) -> Any:
-        """Return a normalized JSON value: numbers by value, without the ignored fields."""
+        """Return a JSON value in a form in which equal values compare as equal: ignored fields removed, white space in
+        texts reduced to blanks.
+        """
         if isinstance(value, dict):
             return {key: self._fields(one) for key, one in value.items() if key not in self._ignored}
         if isinstance(value, list):
@@ -199,7 +205,7 @@ def _calls(message: Message) -> Counter[str]:
 
 
 def _canonical(value: Any) -> Any:
-    """Return a JSON value in which 1.0 is written as 1."""
+    """Return a JSON value with whole floats, such as 1.0, as integers, at any depth."""
     if isinstance(value, dict):
         return {key: _canonical(one) for key, one in value.items()}
     if isinstance(value, list):

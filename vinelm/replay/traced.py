@@ -27,7 +27,9 @@ MOST_TRACED = 2000
 
 
 def is_entry_of(entry: Model, recorded: str) -> bool:
-    """Return whether a catalog entry is the model ``recorded`` in a trace, whose name may have a date in addition."""
+    """Return whether a catalog entry is the model that a trace calls ``recorded``, with or without a provider before it
+    and a date after it.
+    """
     named, own = recorded.rpartition("/")[2], entry.model_id.rpartition(":")[2].rpartition("/")[2]
     return named in (entry.name, own) or (named.startswith(f"{own}-") and named[len(own) + 1 :].replace("-", "").isdigit())
 
@@ -37,8 +39,8 @@ class Traces:
     """Requests with their recorded calls; implements :class:`~vinelm.backends.remote.equal_calls.RecordedCalls`.
 
     Attributes:
-        calls: By request: its answered calls, in the order of the trace.
-        inputs: By request: the application's inputs, if the trace has them.
+        calls: The answered calls of each request, in the order of the trace, keyed by the request's name.
+        inputs: The application's inputs, keyed by the request's name; only for requests whose inputs are in the trace.
         hits: Number of a profile's calls that were found among the recorded calls.
     """
 
@@ -118,7 +120,8 @@ class Traces:
             file.write(text)
 
     def answers(self, catalog: Catalog) -> Iterator[tuple[str, str]]:
-        """Yield, for each recorded call and each matching catalog entry, the call's digest and a text with its answer and cost.
+        """Yield (digest of the prompt and the model, recorded answer with its cost as text) for each call of a model in
+        the catalog.
 
         A prompt that was answered in different ways is left out, since it is unknown which answer is meant.
         """
@@ -155,7 +158,7 @@ def _dollars(call: LoggedCall, entry: Model) -> float | None:
 
 
 def _asked(calls: Iterable[LoggedCall]) -> str:
-    """Return the last user message of the first call; empty without a user message."""
+    """Return the last user message in the prompt of the earliest of the calls; empty without a user message."""
     first = min(calls, key=lambda call: call.started_at or 0.0)
     for message in reversed(first.messages):
         if message.get("role") in ("user", "human"):

@@ -16,8 +16,8 @@ class GraphPicture:
     """The application's graph with a plan's models on it.
 
     Attributes:
-        template: The graph: its stages, loops and branches.
-        calls: The models that the plan calls in each stage, with their expected number of calls per request.
+        template: The template, which has the stages, loops and branches of the graph.
+        calls: Pairs (model, expected number of calls per request under the plan), keyed by the stage's name.
     """
 
     template: Template
@@ -31,10 +31,10 @@ class PlanNode:
     Attributes:
         stage: The workflow's stage; empty if the request ends.
         model: The model that runs.
-        when: The condition under which this step follows, and not its siblings, in few words; empty if the stage's name
-            is enough.
-        seen: The outcomes of the previous call after which this step follows, in full; several if the plan continues in
-            the same way after them.
+        when: The condition, in few words, under which this step follows and no other does; empty if the stage's name is
+            enough.
+        seen: The possible outcomes of the previous call after which this step follows, each in words; empty if the plan
+            does not depend on them.
         share: The share of all requests that reach this step, in [0, 1].
         children: The steps that may follow.
     """
@@ -65,9 +65,10 @@ class StageBars:
     """The bars of a chart: one for each stage and plan, divided by model.
 
     Attributes:
-        stages: The stages, each with pairs (name of the plan, parts of its bar).
+        stages: Pairs (stage, bars); the bars are pairs (name of the plan, parts of the bar), and the parts are pairs
+            (model, value).
         most: The value of the longest bar over all budgets, so that bars of two budgets can be compared.
-        amount: Formats a value.
+        amount: Returns the text of a value, with its unit.
     """
 
     stages: tuple[tuple[str, tuple[tuple[str, Parts], ...]], ...]
@@ -102,7 +103,7 @@ class BudgetSlider:
 
     Attributes:
         intro: What the plans are, and the basis of their figures.
-        stops: The plans by budget, at least one.
+        stops: The plan of each budget, by rising budget, at least one.
         start: The index of the stop that is shown first, and is the only stop shown without a script.
         beside: A sentence on the baseline that the plan's bars are compared with; empty without a baseline.
         models: The models in the order of the page's colours.
@@ -115,5 +116,5 @@ class BudgetSlider:
     models: tuple[str, ...]
 
     def colour_of(self, model: str) -> int:
-        """Return the index of a model's colour."""
+        """Return the index of a model's colour; an unknown model gets the index after all others."""
         return self.models.index(model) if model in self.models else len(self.models)

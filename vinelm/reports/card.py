@@ -43,7 +43,7 @@ def verdict_card(found: Verdict, *, plan: str, annotated: AnnotatedTrie, files: 
 
 
 def before(found: Verdict) -> str:
-    """Return a short name of the baseline: ``today (gpt-4)``, ``today``, or a model."""
+    """Return a short name of the baseline that the verdict compares with: ``today (gpt-4)``, ``today``, or a model."""
     models = set(found.models.values())
     if not found.is_today:
         return found.opponent
@@ -99,7 +99,9 @@ def _measures(found: Verdict) -> tuple[Measure, ...]:
 
 
 def _counted(found: Verdict) -> str:
-    """Return the name of the figure for accuracy on the card, which depends on whether there are labels."""
+    """Return the name of the card's accuracy figure: "Right answers", or "As good as today's answers" if today's
+    answers replace labels.
+    """
     return "Right answers" if found.by_today is None else "As good as today's answers"
 
 
@@ -141,7 +143,9 @@ def _dots(found: Verdict) -> Iterator[Dot]:
 
 
 def _alone(found: Verdict) -> dict[str, ComparedPlan]:
-    """Return the compared plans that run one model on every call, by the model's name."""
+    """Return the compared plans that run one model on every call, keyed by the model, if their results are known and
+    differ from the baseline's.
+    """
     shown = (plan for plan in found.plans if plan.is_identified and not plan.is_same and len(plan.models) == 1)
     return {plan.models[0]: plan for plan in shown if plan.words.partition(",")[0] == plan.models[0]}
 

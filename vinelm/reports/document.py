@@ -67,7 +67,7 @@ class Series:
     Attributes:
         name: The name in the legend.
         role: The policy that it shows, which sets the colour.
-        x, y: The coordinates of the points.
+        x, y: The coordinates of the points, in the units of the chart's axes.
         low, high: The ends of the interval of each ``y``; empty without intervals.
         hover: One text per point, in lines; empty without texts.
         is_line: Whether the points are joined by a line.
@@ -189,7 +189,10 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleAnswer:
-    """One policy's answer to one request, in words. ``text`` is empty if it is not shown."""
+    """One policy's answer to one request.
+
+    ``models`` and ``usd`` are texts for display; ``text`` is the answer itself, empty if it is not shown.
+    """
 
     models: str
     is_right: bool
@@ -199,7 +202,7 @@ class ExampleAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One request with the answers of both policies."""
+    """One request with the answers of two policies."""
 
     request: str
     before: ExampleAnswer

@@ -30,7 +30,8 @@ def verdict_table(found: Verdict, title: str = "Compared, each judged by request
 def role_of(name: str, has_signals: bool) -> Role:
     """Return the role of the policy called ``name``, which sets its colour.
 
-    Plans over signals have role ``vinelm``; if ``has_signals`` is False, plans over paths have it.
+    Plans over signals have the role ``vinelm``. Without such plans (``has_signals`` is False), plans over paths have
+    it.
     """
     if name == "signals":
         return "vinelm"
@@ -169,15 +170,19 @@ def _kinds(found: Evaluation) -> list[str]:
 
 
 def _by_the_model(one: JudgedPolicy) -> tuple[str, str, str]:
-    """Return accuracy, interval and cost as predicted by the statistical model, for a policy with too few rows for an
-    estimate without it.
+    """Return (accuracy, a note in place of the interval, cost) as texts, for a policy that the recorded results do not
+    suffice to test.
+
+    Both figures are predictions of the statistical model.
     """
     right = min(max(one.accuracy.value, 0.0), 1.0)
     return f"~{percent(right)}", NOT_IDENTIFIED, f"~{_thousand(max(one.cost_usd.value, 0.0))}"
 
 
 def _serving(one: JudgedPolicy) -> str:
-    """Return a sentence on why the rows do not identify a policy's results, and how to measure them."""
+    """Return a sentence that says which recorded results are missing to test a policy, and how to test it by serving
+    requests.
+    """
     compared = (one.accuracy, *one.against.values())
     lacking = _lacking(max(each.unsupported for each in compared), min(each.effective for each in compared))
     return f"{_name(one)} is not identified: {lacking}. Serving held-out requests identifies it: `--serve 200`."

@@ -16,13 +16,15 @@ RIGHT = 0.5
 def examples(
     known: Sequence[tuple[str, ExampleAnswer, ExampleAnswer]], *, before: str, after: str, note: str
 ) -> Examples | None:
-    """Return some of the requests on which the two policies ran different models, or of which only one gave a right answer.
+    """Return some of the requests on which the two policies ran different models, or of which only one gave a right
+    answer.
 
-    None without such requests. Requests with one right and one wrong answer come first. Which of them are shown depends only on
-    their ids.
+    None without such requests. Requests with one right and one wrong answer come first. Which of them are shown depends
+    only on their ids.
 
     Args:
-        known: Each request with the answers of both policies.
+        known: (request id, answer of the first policy, answer of the second policy) for each request that both have
+            answered.
         before: The name of the first policy.
         after: The name of the second policy.
         note: A sentence that readers need to understand the examples.

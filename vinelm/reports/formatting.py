@@ -54,7 +54,9 @@ PROMPT_COLUMNS = ("stage", "calls", "tokens", "static", "shared", "request", "ow
 
 
 def prompt_row(prompts: StagePrompts) -> tuple[str, ...]:
-    """Format the tokens of a stage's prompts by what other calls share them, as a row below :data:`PROMPT_COLUMNS`."""
+    """Return a stage's row in the table with columns :data:`PROMPT_COLUMNS`: its tokens by which other calls send the
+    same beginning.
+    """
     tokens = [f"{count:,.0f}" for count in (prompts.tokens.total, *astuple(prompts.tokens))]
     is_cached = "yes" if prompts.is_static_cached else f"no: below {CACHE_MINIMUM:,}"
     return prompts.stage, f"{prompts.calls:,}", *tokens, is_cached
@@ -74,15 +76,18 @@ def prompt_words(layout: PromptLayout) -> list[str]:
 
 
 def percent_interval(interval: Interval | None) -> str:
-    """Format an interval of fractions in percent: ``58.2 to 67.9``."""
+    """Format an interval of fractions in percent, such as ``58.2 to 67.9``; a dash if the interval or one of its ends
+    is unknown.
+    """
     if interval is None or not isfinite(interval.low) or not isfinite(interval.high):
         return "-"
     return f"{100 * interval.low:.1f} to {100 * interval.high:.1f}"
 
 
 def prompt_cache_words(rate: float | None) -> str | None:
-    """Return in words for which :attr:`~vinelm.AnnotatedTrie.calls_per_hour` a trie's costs hold; None if they hold for
-    any.
+    """Return a sentence on how warm prompt caches are if a trie's costs hold; None if they hold for any.
+
+    ``rate`` is the trie's :attr:`~vinelm.AnnotatedTrie.calls_per_hour`.
     """
     if rate is None:
         return None
@@ -102,12 +107,12 @@ _BY_STOP: Mapping[str, tuple[str, str]] = {
 
 
 def oracle_words(stop: str) -> str:
-    """Return the note for figures under the stop rule ``stop``: a sentence for ``"oracle"``, empty for ``"workflow"``."""
+    """Return a sentence on what figures under the stop rule ``stop`` mean if it is ``"oracle"``; empty for ``"workflow"``."""
     return _BY_STOP[stop][1]
 
 
 def under_oracle(stop: str) -> str:
-    """Return the addition to a table's title under the stop rule ``stop``: empty for ``"workflow"``."""
+    """Return the text to add to a table's title under the stop rule ``stop``; empty for ``"workflow"``."""
     return _BY_STOP[stop][0]
 
 
@@ -129,7 +134,7 @@ def _sentence(words: str) -> str:
 
 
 def kind_cells(found: Iterable[PlanOfKind]) -> list[tuple[str, ...]]:
-    """Format a plan's behaviour on each request type as rows with the columns :data:`KIND_COLUMNS`."""
+    """Return one row for each request type, with a plan's figures as texts in the columns :data:`KIND_COLUMNS`."""
 
     def models(one: PlanOfKind) -> str:
         often = {name: share for name, share in one.first.items() if percent(share) != percent(0.0)}

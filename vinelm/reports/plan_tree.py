@@ -25,9 +25,10 @@ def plan_tree(decision: Any) -> PlanTree:
 
 
 def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
-    """Return a step of :attr:`Plan.steps` as a node with the steps after it.
+    """Return one of the nested dicts of :attr:`Plan.steps` as a node, with the steps after it.
 
-    ``reach`` is the share of requests that reach the step before. Requests that no later step covers end with their answer.
+    ``reach`` is the share of all requests that reach the step before. If some requests continue with none of the later
+    steps, a node for their end is added.
     """
     share, model = reach * float(step["probability"]), step["model"]
     stage, _, seen = step["stage"].partition(" [")  # in a trie of outcomes, the name of a stage contains what was seen
@@ -42,8 +43,9 @@ def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
 
 
 def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
-    """Return the nodes by falling share. Nodes after which the plan is the same are merged, and the request's end is
-    omitted if nothing else may follow.
+    """Return the nodes by falling share, the end of the request last.
+
+    Nodes with the same stage, model and later steps are merged. If all nodes end the request, the result is empty.
     """
     groups: dict[_Key, list[PlanNode]] = {}
     for node in nodes:
@@ -66,17 +68,19 @@ def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
 
 
 def _are_rivals(one: _Key, other: _Key) -> bool:
-    """Return whether two nodes, given by their keys, need a condition to tell them apart: both have the same stage, or one
-    ends the request.
+    """Return whether two nodes need a condition to tell them apart, because both have the same stage or one ends the
+    request.
+
+    ``one`` and ``other`` are the nodes' keys (stage, model, keys of the later steps).
     """
     return one[0] == other[0] or one[1] is None or other[1] is None
 
 
 def _when(seen: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    """Return the fewest words that all outcomes in ``seen`` share and all of ``others`` lack, such as ``failed`` of
-    ``failed, empty``.
+    """Return the fewest words that occur in all outcomes in ``seen``, but not together in any outcome in ``others``.
 
-    Without such words, return the first outcome and the number of the others; without ``seen`` or ``others``, an empty text.
+    For example ``failed`` of ``failed, empty``. Without such words, return the first outcome and the number of the
+    others. The text is empty if ``seen`` or ``others`` has no outcomes.
     """
     if not seen or not any(others):
         return ""

@@ -45,9 +45,10 @@ def _branches(nodes: Sequence[PlanNode], least: float, reach: float) -> str:
 
 
 def _step(node: PlanNode, least: float, reach: float) -> str:
-    """Return a step and the steps after it in words; steps that fewer than the share ``least`` of requests reach are left out.
+    """Return a step and the steps after it in words; steps that less than the share ``least`` of all requests reach are
+    left out.
 
-    ``reach`` is the share of requests that reached the step before it.
+    ``reach`` is the share of all requests that reach the step before it.
     """
     when = f"if {node.when}: " if node.when else ""
     after = _branches(node.children, least, node.share)
@@ -61,10 +62,12 @@ def _percent(share: float) -> str:
 
 
 def serving_lines(objective: Objective, trie: str, *, is_proven: bool = True) -> tuple[str, str]:
-    """Return the two lines of Python that serve the objective's plan in an application; ``trie`` is the name of the trie's
-    file.
+    """Return the two lines of Python with which an application serves the objective's plan.
 
-    For an unproven plan, they state explicit consent.
+    Args:
+        objective: The objective, which maximizes accuracy.
+        trie: The name of the trie's file.
+        is_proven: Whether the plan is proven; otherwise the lines contain ``allow_unproven=True``.
     """
     allowed = "" if is_proven else ", allow_unproven=True"
     cap = "" if objective.max_cost_usd is None else f", max_cost_usd={objective.max_cost_usd:.3g}"
@@ -85,7 +88,7 @@ def plan_code(annotated: AnnotatedTrie, trie: str, objective: Objective | None =
 
     Raises:
         ConfigError: There is no plan to switch to, no fixed plan meets the objective's limits, or the best fixed plan
-            ends before the application.
+            ends requests before the application does.
     """
     from vinelm.evaluation.comparison.fit import code_of, ends_early
     from vinelm.evaluation.plans.plans_over import plans_over

@@ -21,7 +21,11 @@ _TERMS = (
 
 
 def plan_rows(step: StepResult) -> list[tuple[str, ...]]:
-    """Return a row for each compared plan, measured on the requests that chose the plan; largest saving first."""
+    """Return (plan, change of cost, requests that differ, their share) as texts for each compared plan, largest saving
+    first.
+
+    The figures are from the requests that were used to choose plans.
+    """
     return [
         (name, f"{-100 * saved:+.1f} %", f"{differing} of {seen}", percent(differing / seen))
         for name, saved, differing, seen in step.table[:_MOST_PLANS]

@@ -12,17 +12,20 @@ from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedPolicy:
-    """One policy, chosen on some requests and tested on others, once for each part.
+    """The figures of one kind of policy, by cross-validation: for each part of the requests, a plan chosen on the other
+    parts is tested on that part.
 
     Attributes:
         name: The policy's name.
-        plans: The plan that the other parts chose for each part, in words; for a sweep, the plan at its middle.
-        accuracy: Share of right answers (in time, under a latency cap).
+        plans: For each part, in order, the plan that is tested on it, in words. In a sweep, the plan at the middle
+            budget.
+        accuracy: Share of right answers. If the objective limits latency, an answer after the limit counts as wrong.
         cost_usd, latency_s: Dollars and seconds per request.
-        promised_accuracy: The accuracy predicted from the requests that chose it, averaged over the parts (and over a
-            sweep).
-        against: Paired gain over the ``static`` plan and the ``single`` model, in the objective's quantity: share of
-            right answers, or dollars or seconds saved.
+        promised_accuracy: The accuracy predicted by the requests that chose the plan, averaged over the parts and, in a
+            sweep, over the budgets.
+        against: The paired gain over another policy, keyed by ``static`` (the best static plan) or ``single`` (the best
+            single model). The unit is that of the objective's target: share of right answers, or dollars or seconds
+            saved per request.
     """
 
     name: PolicyName
@@ -40,8 +43,8 @@ class JudgedPolicy:
 
     @property
     def optimism(self) -> float | None:
-        """Predicted minus tested accuracy, the optimism of choosing the best of many; None if the rows do not suffice
-        to test the accuracy.
+        """Predicted minus tested accuracy, which is above 0 if predictions are too high. None if too few recorded
+        results follow the plans to test their accuracy.
         """
         return self.promised_accuracy - self.accuracy.value if self.accuracy.is_identified else None
 

@@ -32,11 +32,11 @@ class ReferredAnswer:
     """An answer compared with today's answer.
 
     Attributes:
-        unit: The number that identifies the answer's request in the store of questions.
+        unit: The number under which the store keeps the answer's request for questions to people.
         is_today: Whether it is today's answer itself.
-        is_same: Whether it equals today's answer.
-        is_audited: Whether people are asked about the answer although it equals today's.
-        may_hide: Whether two equal answers to this request may still have different scores.
+        is_same: Whether it counts as equal to today's answer.
+        is_audited: Whether people are asked to compare the answer with today's, although both count as equal.
+        may_hide: Whether, for this request, answers that count as equal may still have different scores.
     """
 
     unit: int
@@ -52,22 +52,22 @@ class ReferredAnswer:
 
     @property
     def hides(self) -> bool:
-        """Whether the answer equals today's but may have another score."""
+        """Whether this other answer counts as equal to today's but may have another score."""
         return self.may_hide and self.is_same and not self.is_today
 
 
 @dataclass(frozen=True, eq=False)
 class ReferredRows:
-    """The rules by which rows without a score are scored.
+    """Scores recorded results that have no label, by comparing their answers with today's answer to the same request.
 
     Attributes:
-        answers: What is known about each answer to a request without a label, by request and digest.
-        said: People's judgements, by (unit of the request, digest of the answer).
-        failed: Requests on which the current setup failed, so that their answers do not count.
-        unlabelled: All requests without a label, including those without an answer yet.
-        clusters: The digest of each request's prompt, by the request's unit. Requests with equal digests carry the same
-            information.
-        asked_now: The (unit, digest) pairs that people are being asked about.
+        answers: The comparison of each answer with today's, keyed by request id, then by the answer's digest.
+        said: People's judgements, keyed by (``unit`` of the request, digest of the answer).
+        failed: Ids of requests on which the current setup failed. Every answer to them scores 0.
+        unlabelled: Ids of all requests without a label, including those without an answer yet.
+        clusters: The digest of each request's prompt, keyed by the request's ``unit``. Requests with equal digests
+            carry the same information.
+        asked_now: The (request id, digest of an answer) pairs that people are being asked about.
     """
 
     answers: Mapping[str, Mapping[str, ReferredAnswer]]
@@ -79,7 +79,9 @@ class ReferredRows:
 
     @classmethod
     def of_store(cls, store: ObservationStore) -> Self | None:
-        """Return the rules of an open store; None if all of its requests have labels."""
+        """Return the rules of an open store; None if the store has no comparison with today's answers, because labels
+        score all requests.
+        """
         from vinelm.traces.served.replayed import ReplayRows
 
         known = ReplayRows(store)
@@ -103,12 +105,13 @@ class ReferredRows:
         )
 
     def scored(self, rows: Iterable[Observation], *, is_hopeful: bool = False) -> list[Observation]:
-        """Return the rows, with a score for each unscored row: that of its answer compared with today's.
+        """Return all rows, with a score for each row that has none: that of its answer compared with today's.
 
         Args:
-            rows: The rows of the store. A row whose request has a label, or no answer of the current setup, is
-                unchanged.
-            is_hopeful: Assume that every answer that people have not yet judged is as good as today's.
+            rows: The rows of the store. Rows with a score or a failure stay unchanged, and so do rows whose answer was
+                not compared with today's. A row of a request on which the current setup failed scores 0.
+            is_hopeful: Whether every answer that people have not yet judged counts as equally good as today's;
+                otherwise it counts as worse.
         """
         worth = self._worth(is_hopeful=is_hopeful)
         return [self._scored(row, worth) for row in rows]
@@ -122,11 +125,11 @@ class ReferredRows:
         return row if score is None else replace(row, success=bool(score) if score in (0.0, 1.0) else score)
 
     def _worth(self, *, is_hopeful: bool) -> dict[Pair, float]:
-        """Return the score of each answer.
+        """Return the score of each answer, at most 1, keyed by (request id, digest of the answer).
 
-        An answer's score differs from the score of today's answer by the difference that people judged. Today's answer
-        gets the mean of its judged scores, but at least the largest loss of any other answer to the request, so that
-        each loss counts in full, even if it is only possible. No score exceeds 1.
+        It is the score of today's answer plus the difference that people judged. Today's answer gets the mean of the
+        scores that people gave it, or 1 if they gave none. Its score is raised to the largest loss of another answer to
+        the request, so that each loss counts in full.
         """
         found: dict[Pair, float] = {}
         for request, answers in self.answers.items():
@@ -138,9 +141,15 @@ class ReferredRows:
         return found
 
     def _gain(self, digest: str, about: ReferredAnswer, *, is_hopeful: bool) -> float:
-        """Return the score of the answer with this digest minus today's; ``about`` says how the answer compares with today's.
+        """Return the score of an answer minus that of today's answer, in [-1, 1].
 
-        A skipped question counts as a loss, and so does an open question unless ``is_hopeful``.
+        A skipped question counts as -1. An answer that people have still to judge counts as -1, or as 0 with
+        ``is_hopeful``.
+
+        Args:
+            digest: The digest of the answer.
+            about: The answer's comparison with today's.
+            is_hopeful: See :meth:`scored`.
         """
         said = self.said.get((about.unit, digest))
         if said is not None:
@@ -149,7 +158,9 @@ class ReferredRows:
 
     @cached_property
     def open(self) -> frozenset[Pair]:
-        """The answers (request, digest) that only people can compare with today's and that no person has judged or skipped."""
+        """The answers, as (request id, digest), that only people can compare with today's and that no person has judged
+        or skipped.
+        """
         return frozenset(
             (request, digest)
             for request, answers in self.answers.items()
@@ -158,8 +169,9 @@ class ReferredRows:
         )
 
     def holding_back(self, pairs: Iterable[Pair]) -> frozenset[Pair]:
-        """Return the open answers to requests on which an answer in ``pairs`` beats today's; its gain counts only after
-        people have judged them.
+        """Return the :attr:`open` answers to the requests on which an answer in ``pairs`` scores higher than today's.
+
+        The gain of such a request counts only after people have judged these answers.
         """
         better = {
             request
@@ -175,22 +187,23 @@ class ReferredRows:
 
     @property
     def may_hide(self) -> bool:
-        """Whether some answer equals today's but may have another score."""
+        """Whether any stored answer counts as equal to today's but may have another score."""
         return any(about.hides for answers in self.answers.values() for about in answers.values())
 
     def hidden(self, pairs: Iterable[Pair], *, is_hopeful: bool = False) -> float:
-        """Return the maximum mean loss of a plan with these answers on answers that equal today's.
+        """Return an upper bound on a plan's mean loss on those of its answers that count as equal to today's.
 
-        The upper end of a binomial share, computed from the plan's answers that people were asked about (Clopper and
-        Pearson 1934), with every loss rounded up. Requests with the same prompt carry the same information, so the
-        effective number counts (Korn and Graubard 1998).
+        The bound is the upper end of a binomial share, computed from the plan's answers that people were asked about
+        (Clopper and Pearson 1934), with every loss rounded up. Requests with the same prompt carry the same
+        information, so the effective number counts (Korn and Graubard 1998).
 
         Args:
-            pairs: The plan's answers.
-            is_hopeful: Assume that every answer that people have not yet judged is as good as today's.
+            pairs: The plan's answers, as (request id, digest).
+            is_hopeful: See :meth:`scored`.
 
         Returns:
-            0 if equal answers always have equal scores; 1 if their scores may differ and nobody was asked yet.
+            A share in [0, 1]: 0 if equal answers always have equal scores; 1 if their scores may differ and no person
+                was asked yet.
         """
         every = [
             (about, self.said.get((about.unit, digest)))
@@ -210,7 +223,7 @@ class ReferredRows:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything that scores rows without a score; it changes with every label."""
+        """A hash of everything that scores rows without a label. It changes with every judgement that people give."""
         answers = [
             [request, digest, *astuple(about)]
             for request, of_request in self.answers.items()

@@ -23,8 +23,8 @@ class Evaluation:
         objectives: The planned objectives: one, or the budgets of a sweep, whose results are averaged.
         policies: The policies, VineLM first.
         requests: Number of requests that plans were tested on.
-        rows: Number of stored rows of these requests; 0 if the requests were served.
-        spent_usd: The cost of the rows or of serving, in dollars.
+        rows: Number of recorded results of these requests; 0 if the policies served requests.
+        spent_usd: Dollars spent on the recorded results, or on serving.
         is_served: Whether the policies were really served; else the figures are off-policy estimates.
         is_complete: Whether serving finished within its budget.
         is_simulated: Whether some models are simulated.
@@ -32,10 +32,12 @@ class Evaluation:
             advice.
         notes: Caveats about the figures, one sentence each.
         level: Confidence level of every interval.
-        by_budget: For a sweep, the results at each budget alone; their intervals hold together with 95 % confidence.
-        kinds: The paired gain from distinguishing request types, at the same cost; None if no types are declared.
-        fit: The parts of the requests with the fits that planned, for a report of the same store; None if requests were
-            served.
+        by_budget: In a sweep, one evaluation for each budget; empty otherwise. All their intervals hold together with
+            95 % confidence.
+        kinds: How much more accurate plans are that distinguish request types, at the same cost, as a paired gain; None
+            if no types are declared.
+        fit: The parts of the requests and the tries that chose their plans, for a report of the same store; None if
+            requests were served.
     """
 
     verdict: Verdict
@@ -65,7 +67,9 @@ class Evaluation:
 
     @property
     def headline(self) -> JudgedPolicy:
-        """VineLM's policy: over signals if the rows identify its effect, else over paths."""
+        """The figures that stand for VineLM: its plans over signals if the recorded results suffice to test them, else
+        its plans over paths.
+        """
         signals, paths = self.policy("signals"), self.policy("paths")
         if signals is not None and (paths is None or self._is_identified(signals)):
             return signals
@@ -73,8 +77,9 @@ class Evaluation:
         return paths
 
     def not_identified(self) -> tuple[JudgedPolicy, ...]:
-        """Return VineLM's policies whose effect the rows do not identify, so that only serving requests would; empty if they
-        were served.
+        """Return VineLM's policies whose results and gains cannot be computed from the recorded results alone.
+
+        Only serving requests with them would tell. Empty if they were served, or if the stop rule cannot be served.
         """
         names = () if self.is_served or STOP_RULES[self.stop].why_not_served else ("signals", "paths")
         return tuple(one for name in names if (one := self.policy(name)) is not None and not self._is_identified(one))

@@ -62,21 +62,29 @@ class ScoredRows:
         return False
 
     def require_stop(self, template: Template) -> None:
-        """Raise :class:`ConfigError` if the scores cannot tell when requests stop under the stop rule of ``template``."""
+        """Raise :class:`ConfigError` if the scores do not tell where requests end under the stop rule of ``template``.
+
+        Labels always tell, so this class never raises.
+        """
 
     def referred(self, store: ObservationStore) -> ReferredRows | None:
-        """Return the rules that score rows without a label against today's answers; None if labels alone score."""
+        """Return the rules that score results without a label against today's answers; None if every result is scored
+        by a label.
+        """
         return ReferredRows.of_store(store)
 
     def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
-        """Return the trie with its estimates corrected for the known errors of the scores; unchanged if none are known.
+        """Return the trie with its estimates corrected for the known errors of the scores; this class knows none and
+        returns ``annotated``.
 
         ``cells`` has the rows that the trie was estimated from.
         """
         return annotated
 
     def corrected_report(self, report: ValidationReport) -> ValidationReport:
-        """Return the report with its figures corrected for the known errors of the scores; unchanged if none are known."""
+        """Return the report with its figures corrected for the known errors of the scores; this class knows none and
+        returns ``report``.
+        """
         return report
 
 
@@ -86,7 +94,7 @@ class JudgedRows(ScoredRows):
 
     Attributes:
         agreement: The judge's agreement with the labels; None if no row has both a label and a verdict.
-        labelled: (request, verdict, truth) for each row with a label and a verdict.
+        labelled: One (request id, judge's verdict, verdict of the label) for each row with a label and a verdict.
         facts: Provenance for ``meta["judge"]``.
     """
 
@@ -106,7 +114,7 @@ class JudgedRows(ScoredRows):
 
         Args:
             rows: The rows of the store.
-            found: The store's judgements.
+            found: The judge's verdicts, keyed by (request id, prefix of the row).
             template: The store's bound template.
 
         Raises:
@@ -149,7 +157,9 @@ class JudgedRows(ScoredRows):
 
     @property
     def errs(self) -> bool:
-        """Whether the judge has known errors; see :attr:`ScoredRows.errs`."""
+        """Whether the judge's error rates are known from labels, so that estimates correct for them; see
+        :attr:`ScoredRows.errs`.
+        """
         return self.agreement is not None
 
     def require_stop(self, template: Template) -> None:
@@ -183,6 +193,9 @@ def _scored(row: Observation, found: Found, is_answer: bool) -> Observation:
 
 
 def _lacks_verdict(row: Observation, found: Found) -> bool:
-    """Return whether the row's answer should be judged but has no verdict; some rows have no visible answer yet."""
+    """Return whether the row has an answer that the judge should score but has no verdict on.
+
+    False for a row without a visible answer, because the judge could not score it.
+    """
     judgement = found.get((row.request_id, row.prefix))
     return row.success is not None if judgement is None else judgement.correct is None

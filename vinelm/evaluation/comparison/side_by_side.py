@@ -15,8 +15,8 @@ class FollowedPlan(NamedTuple):
     """The results of a plan for one request.
 
     Args:
-        rows: The plan's calls, in order.
-        returned: The row whose answer was returned.
+        rows: The recorded results of the plan's calls, in order.
+        returned: The one of these results whose answer was returned.
     """
 
     rows: tuple[Observation, ...]
@@ -36,12 +36,13 @@ class FollowedPlan(NamedTuple):
 def side_by_side(
     fit: CrossFit, before: Sequence[ChosenPolicy], after: Sequence[ChosenPolicy]
 ) -> Iterator[tuple[str, FollowedPlan, FollowedPlan]]:
-    """Yield the requests whose rows cover both plans to their ends, with the results of both plans.
+    """Yield (request id, result of ``before``, result of ``after``) for each request with recorded results for all
+    calls of both plans.
 
     Args:
-        fit: The parts of the requests.
-        before: For each part, a plan that was chosen on other requests; no mixture.
-        after: For each part, the other plan, in the same form.
+        fit: The parts into which requests are divided.
+        before: For each part, a plan that was chosen on other requests and serves all requests of the part.
+        after: For each part, the plan to compare with it, chosen in the same way.
     """
     for bought, *plans in zip(fit.bought, before, after, strict=True):
         for request in bought.requests:

@@ -16,11 +16,11 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 
 @dataclass(frozen=True, kw_only=True)
 class TodaysPlan:
-    """A plan that is the same for every request.
+    """The current setup, as a plan that is the same for every request.
 
     Attributes:
-        name: The plan's name in sentences: the model, or "today's plan".
-        settings: What a :class:`~vinelm.policies.StaticPolicy` needs to follow it.
+        name: The setup's name in sentences: the model, "today's plan" or "what runs today".
+        settings: The arguments with which a :class:`~vinelm.policies.StaticPolicy` follows the plan.
     """
 
     name: str
@@ -31,12 +31,13 @@ class TodaysPlan:
         """Read the current setup.
 
         Args:
-            given: A model that runs every call; or the path of a JSON file with one such plan, or from ``vinelm plan
-                --json``, whose first plan counts.
+            given: The name of a model that runs every call; or the path of a JSON file with one fixed plan, or with
+                several as ``vinelm plan --json`` writes them. Of several plans, the first is used.
             annotated: A trie of the application.
 
         Raises:
-            ConfigError: ``given`` is neither, or not a fixed plan of this trie.
+            ConfigError: ``given`` names no model and no readable plan, or the plan depends on the request or is not in
+                this trie.
         """
         if str(given) in annotated.catalog:
             return cls._of_model(str(given), annotated)
@@ -72,10 +73,10 @@ class TodaysPlan:
         return cls(name=model, settings=plans.settings(alone[model]))
 
     def under(self, plans: Plans[Any]) -> Any:
-        """Return the same plan in the trie of these plans, with its figures.
+        """Return this plan, with its figures, from ``plans``, the plans over some trie.
 
         Raises:
-            ConfigError: The trie has no such plan.
+            ConfigError: That trie has no such plan.
         """
         found = plans.having(self.settings)
         if found is None:

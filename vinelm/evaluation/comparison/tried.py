@@ -31,18 +31,20 @@ RowsByRequest = Mapping[str, Mapping[tuple[str, ...], Observation]]
 
 
 def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, firsts: Sequence[str]) -> BoolArray:
-    """Return which edges of a trie enough requests took. Only the recorded calls matter, not their outcomes.
+    """Mark the edges (one model run after one history) that enough requests took. Only the recorded calls matter, not
+    their outcomes.
 
-    If no step after a history was tried, all steps there count as tried, because few requests have this history.
+    An edge is marked if at least :data:`LEAST_TRIED` of the requests that came to its source took it. If no edge of a
+    branch qualifies, all of the branch's edges are marked, because few requests came there.
 
     Args:
         annotated: A trie of a template without request types.
-        rows: The rows of each request, by prefix.
+        rows: The recorded results, keyed by request id, then by prefix.
         n_requests: Number of requests.
-        firsts: The first stages of requests, the most common first; empty without rows.
+        firsts: The stages that requests begin with, the most common first; empty without rows.
 
     Returns:
-        A mask of shape (edges,), True for each edge that enough requests took.
+        A mask of shape (edges,).
     """
     trie = annotated.trie
     edges = {pair: edge for edge, pair in enumerate(zip(trie.source.tolist(), trie.target.tolist(), strict=True))}
@@ -78,7 +80,7 @@ def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, 
 
 
 def by_request(rows: Iterable[Observation]) -> RowsByRequest:
-    """Return the rows of each request, by prefix."""
+    """Return the recorded results keyed by request id, then by prefix."""
     found: dict[str, dict[tuple[str, ...], Observation]] = {}
     for row in rows:
         found.setdefault(row.request_id, {})[row.prefix] = row
@@ -93,11 +95,12 @@ def only_tried(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, f
 def as_known(
     annotated: AnnotatedTrie, evidence: ValidationReport, rows: Sequence[Observation], n_requests: int, firsts: Sequence[str]
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
-    """Return the trie whose plans take tried steps only, and the report whose best path is the most accurate of these
-    plans.
+    """Return the trie restricted to tried steps (:func:`tried_steps`), and the report with the figures of the most
+    accurate plan in it.
 
     If many paths have a few rows each, little is known about the path with the best estimate. The current setup and the
-    plans that were run next to it are well known, and the question is whether to replace one by the other.
+    alternatives that were run on the same requests are well known. The question is then whether to replace the setup by
+    one of them.
 
     Args:
         annotated: A trie with standard errors.
@@ -107,7 +110,8 @@ def as_known(
         firsts: See :func:`tried_steps`.
 
     Returns:
-        None if the current setup is unknown, requests have types, or no plan takes only tried steps.
+        None if the template does not state the current setup, the stop rule cannot be served, requests have types, the
+            trie has no standard errors, or no plan takes only tried steps.
     """
     template = annotated.template
     if template.today is None or template.rule.why_not_served or template.kinds or annotated.accuracy_se is None:
@@ -129,13 +133,15 @@ def as_known(
 def with_verdict(
     annotated: AnnotatedTrie, found: Verdict, requests: Sequence[str], rows: Sequence[Observation]
 ) -> AnnotatedTrie:
-    """Return the trie with its verdict, and only the plans that were compared.
+    """Return the trie with its verdict. If the verdict compared only plans over tried steps, the trie is restricted to
+    these steps.
 
     Args:
-        annotated: A trie fitted to the same rows.
-        found: The verdict of a :class:`~vinelm.evaluation.comparison.comparison.Comparison` of the same requests and rows.
-        requests: The same requests.
-        rows: The same rows.
+        annotated: The trie that was fitted to ``rows``.
+        found: The verdict of a :class:`~vinelm.evaluation.comparison.comparison.Comparison` of the same requests and
+            rows.
+        requests: The ids of the compared requests.
+        rows: The recorded results of these requests.
     """
     annotated = annotated.judged(found)
     return only_tried(annotated, by_request(rows), len(requests), first_stages(rows)) if found.tried_only else annotated

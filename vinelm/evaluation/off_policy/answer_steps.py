@@ -15,12 +15,12 @@ from vinelm.template import Template
 
 @dataclass(frozen=True)
 class TriedSteps:
-    """Steps of a policy, and the results to expect from trying the policy on drawn requests.
+    """A policy, with the results to expect, which are measured by running the policy on simulated requests.
 
     Args:
-        policy: The steps.
-        rests: The expected success, cost and latency still to come after each history of outcomes; unknown histories get those
-            of the start.
+        policy: The rule that returns the next call or the answer.
+        rests: The mean success, cost and latency that still follow, keyed by the outcomes so far. Histories that no
+            simulated request had get the values of the start.
     """
 
     policy: StepRule
@@ -28,13 +28,13 @@ class TriedSteps:
 
     @classmethod
     def on(cls, policy: StepRule, table: OutcomeTable, template: Template, seconds: float) -> TriedSteps:
-        """Return a policy's steps with the results of trying the policy on the drawn requests of a table.
+        """Run a policy on the simulated requests of a table, and return it with the mean results after each history.
 
         Args:
-            policy: The steps.
-            table: The drawn requests.
+            policy: The rule that returns the next call or the answer.
+            table: The simulated requests, with the answer of every system.
             template: A linear, bound template.
-            seconds: Expected seconds of an invocation.
+            seconds: Expected seconds of one call.
         """
         sums: dict[tuple[object, ...], np.ndarray] = defaultdict(lambda: np.zeros(4))
         for end in walk_ends(policy, table, template):

@@ -16,12 +16,14 @@ Place = tuple[tuple[str, ...], object]
 
 @dataclass(frozen=True, eq=False)
 class BoughtRows:
-    """The rows of some requests, and the probability that a row was recorded after the previous row.
+    """The recorded results of some requests, and the probability with which each call was chosen to be recorded
+    ("bought").
 
     Samplers choose requests in an order that ignores their contents. After a row they continue by its outcome: whether
-    the request is open, whether its check passed, or which stage comes next. So requests at the same place are
-    exchangeable, and the chance that a model was bought there is the share of them for which it was bought. The
-    recorded probability is that of drawing the path, not of drawing it for this request, so it is no propensity.
+    the request is open, whether its check passed, or which stage comes next. So requests with the same models and
+    outcome so far, at the same ``Place``, are exchangeable. The chance that a model was bought at a place is therefore
+    the share of the place's requests for which it was bought. The recorded probability is that of drawing the path, not
+    of drawing it for this request, so it is not a propensity.
 
     First rows may be bought by request type, so their chances are computed among requests of the same type. Types
     without a first answer of some model, as in a store whose types were not yet declared, share their chances.
@@ -30,14 +32,14 @@ class BoughtRows:
     counts as not bought. So requests with and without a label are never at the same place.
 
     Args:
-        requests: The requests that could have been bought, including those without a row.
-        rows: The rows of each request, by prefix.
+        requests: The ids of the requests that could have been bought, including those without a row.
+        rows: The rows, keyed by request id, then by prefix.
         template: A bound template.
-        at: Number of requests at each place.
-        bought: For how many of these requests each model was bought.
+        at: Number of requests that came to each place.
+        bought: For how many of these requests a model was bought, keyed by (place, model).
         kinds: The type of each request; empty if types are not distinguished.
         apart: The types whose first rows have separate chances.
-        unlabelled: The requests without a label.
+        unlabelled: The ids of the requests without a label.
     """
 
     requests: tuple[str, ...]
@@ -58,9 +60,10 @@ class BoughtRows:
         kinds: Mapping[str, str] | None = None,
         unlabelled: Collection[str] = (),
     ) -> BoughtRows:
-        """Collect the rows of these requests; the other arguments are those of the class.
+        """Collect the rows of these requests; the arguments are those of the class.
 
-        Unscored rows count as not bought, unless they failed or lead to a scored row.
+        A row without a score counts as not bought, unless it failed or a later row of the same path has a score or
+        failed.
         """
         known: dict[str, dict[tuple[str, ...], Observation]] = {request: {} for request in requests}
         of_requests = [row for row in rows if row.request_id in known]
@@ -88,31 +91,36 @@ class BoughtRows:
         return found
 
     def place(self, seen: Seen, request: str = "") -> Place | None:
-        """Return the point (see :data:`Place`) that a request has reached after these rows; None if no row can follow."""
+        """Return the :data:`Place` that a request has reached after the rows ``seen``; None if no row can follow."""
         kind = self.kinds.get(request)
         place = place_of(self.template, seen) if seen else ((), kind if kind in self.apart else None)
         return (place[0], (place[1], "unlabelled")) if place is not None and request in self.unlabelled else place
 
     def chance(self, seen: Seen, model: str, request: str = "") -> float:
-        """Return the probability in [0, 1] that a model was bought for a request after these rows; 0 if it never was."""
+        """Return the share, in [0, 1], of the requests at the same place for which ``model`` was run next.
+
+        ``seen`` are the rows of ``request`` so far. The result is 0 if the model was never run there, or if no row can
+        follow.
+        """
         place = self.place(seen, request)
         return 0.0 if place is None or not self.at[place] else self.bought[place, model] / self.at[place]
 
     def first(self, request: str) -> str | None:
-        """Return the first stage of a request; None if it cannot be determined from the rows."""
+        """Return the name of the stage that a request begins with; None if no row of its first call is recorded."""
         return next((row.stage for row in self.rows[request].values() if row.depth == 1), None)
 
     def row(self, request: str, seen: Seen, model: str) -> Observation | None:
-        """Return a request's next row after these rows; None if it was not bought."""
+        """Return a request's row of ``model`` right after the rows ``seen``; None if that call was not recorded."""
         prefix = (*(seen[-1].prefix if seen else ()), model)
         return self.rows[request].get(prefix)
 
 
 def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Mapping[str, str]) -> frozenset[str]:
-    """Return the request types in which every model that made some request's first call has made a first call.
+    """Return the request types in which every model made a first call that made the first call of any request with a
+    type.
 
     Args:
-        known: The rows of each request, by prefix.
+        known: The rows, keyed by request id, then by prefix.
         kinds: The type of each request.
     """
     firsts: dict[str, set[str]] = {kind: set() for kind in kinds.values()}
@@ -123,9 +131,7 @@ def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Ma
 
 
 def place_of(template: Template, seen: Seen) -> Place | None:
-    """Return the point (see :data:`Place`) that a request has reached after these rows (at least one); None if no row can
-    follow.
-    """
+    """Return the :data:`Place` that a request has reached after its rows ``seen``, at least one; None if no row can follow."""
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:
         return None
@@ -137,5 +143,7 @@ def place_of(template: Template, seen: Seen) -> Place | None:
 
 
 def samplers_of(rows: Iterable[Observation]) -> Collection[str | None]:
-    """Return the samplers that bought the rows, None for an unknown one, in alphabetical order."""
+    """Return the names of the samplers that chose the rows, each once in alphabetical order, with None first for rows
+    that name none.
+    """
     return sorted({row.sampler for row in rows}, key=lambda name: name or "")

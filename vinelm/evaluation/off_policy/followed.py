@@ -19,10 +19,11 @@ LEAST_BEYOND = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """The results of a policy on the requests that followed the policy to its end. Arrays have shape (followed,).
+    """The cost and latency of the requests with a recorded result for every call of a policy. Arrays have shape (such
+    requests,).
 
     Args:
-        weight: The inverse of the chance that all rows of the request were bought, > 0.
+        weight: The inverse of the chance that all rows of the request were recorded, > 0, perhaps scaled.
         cost_usd: Cost of the request in dollars.
         latency_s: Latency of the request in seconds.
     """
@@ -33,14 +34,15 @@ class Followed:
 
     @classmethod
     def joined(cls, parts: Sequence[Followed]) -> Followed:
-        """Return the requests of several parts as one object."""
+        """Return the requests of several such objects, one for each part of the requests, as one object."""
         return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("weight", "cost_usd", "latency_s")))
 
     def latency_quantile(self, level: float) -> float | None:
-        """Return a quantile of the requests' seconds; None if too few requests lie above or below it.
+        """Return the weighted quantile of the requests' latency in seconds; None if too few requests are above or below
+        it to determine it.
 
         Args:
-            level: The quantile's level, in (0, 1).
+            level: The quantile's level, in (0, 1), such as 0.9.
         """
         if effective_number(self.weight) < max(LEAST_EFFECTIVE, LEAST_BEYOND / min(level, 1.0 - level)):
             return None
@@ -49,7 +51,9 @@ class Followed:
         return float(self.latency_s[order][min(int(np.searchsorted(share, level)), len(order) - 1)])
 
     def share_above(self, *, cost_usd: float | None = None, latency_s: float | None = None) -> float | None:
-        """Return the share of requests that exceed this cost or latency; None with too few requests."""
+        """Return the weighted share, in [0, 1], of the requests that exceed this cost or this latency; None with too
+        few requests.
+        """
         if effective_number(self.weight) < LEAST_EFFECTIVE:
             return None
         above = np.zeros(len(self.weight), np.bool_)
@@ -61,14 +65,19 @@ class Followed:
 
 
 def followed(policy: StepPolicy | StepsByStart, bought: BoughtRows, share: float = 1.0) -> Followed:
-    """Return the requests of ``bought`` that have every row the policy needs. ``share`` scales their weights."""
+    """Return the cost and latency of those requests of ``bought`` with a recorded result for every call of the policy.
+
+    ``share`` multiplies their weights, for one of several policies between which requests are divided.
+    """
     found = [one for request in bought.requests if (one := _follow(policy, bought, request)) is not None]
     weight, cost_usd, latency_s = np.array(found, np.float64).reshape(-1, 3).T.copy()
     return Followed(share * weight, cost_usd, latency_s)
 
 
 def followed_rows(policy: StepPolicy | StepsByStart, bought: BoughtRows, request: str) -> tuple[Seen, Observation] | None:
-    """Return a request's rows under a policy, and the row with the returned answer; None if a needed row was not bought."""
+    """Return (rows of the policy's calls for a request, the row whose answer is returned); None if a needed row was not
+    recorded.
+    """
     seen: Seen = ()
     steps = steps_for(policy, bought.kinds.get(request), bought.first(request))
     while (step := steps.step(seen)).model is not None:

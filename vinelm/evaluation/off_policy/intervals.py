@@ -22,34 +22,37 @@ MOST_UNSUPPORTED = 0.05
 
 
 class HalfScores(NamedTuple):
-    """Scores of a policy on one part of the requests, and of a reference policy (None without a reference)."""
+    """The scores of a policy on the requests of one part, and those of a reference policy on the same requests (None
+    without one).
+    """
 
     policy: Scores
     reference: Scores | None = None
 
     @property
     def unlike(self) -> float:
-        """The share of a sweep's budgets under which the policy and its reference differ; 1 without a reference.
+        """The share of a sweep's budgets under which the policy and its reference have different scores.
 
-        If 0, their difference is exactly zero.
+        Without a sweep it is 0 or 1; without a reference 1. If it is 0, their difference is exactly zero.
         """
         return 1.0 if self.reference is None else self.policy.share_unlike(self.reference)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicyEstimate:
-    """A mean over requests with its interval.
+    """The mean of a policy's scores over requests, or of its gain over another policy, with a confidence interval.
 
     Attributes:
         value: The estimate, in the unit of the scores.
         standard_error: The standard error of the value.
-        low, high: The interval, widened by the largest possible error of the share of ``value`` that rests on the model
-            alone.
-        effective: Effective number of requests, (sum w)^2 / sum w^2 over requests that followed the policies to the end.
-        unsupported: Share of requests that reach a step which was never bought.
-        is_identified: Whether the rows suffice for the value. Otherwise ``value`` relies on the model and there is no
-            interval.
-        is_same: Whether the compared policies are the same.
+        low, high: The ends of the interval. It is widened by ``unsupported`` times the largest possible error of one
+            request, because the model alone estimates those requests.
+        effective: Effective number of requests, (sum w)^2 / sum w^2 over requests that followed the policies to the
+            end.
+        unsupported: Share of requests that reach a step for which no result was recorded.
+        is_identified: Whether the recorded results suffice. Otherwise ``value`` relies on the statistical model, and
+            the interval does not count.
+        is_same: Whether both compared policies make the same choices, so that the difference is exactly 0.
     """
 
     value: float
@@ -77,24 +80,25 @@ class OffPolicyEstimate:
 def estimate_mean(
     halves: Sequence[HalfScores], target: str, *, level: float = 0.95, bound: float | None = None
 ) -> OffPolicyEstimate:
-    """Return the mean of a policy's scores, or of its paired differences from a reference.
+    """Return the mean of a policy's scores, or of its paired differences from a reference, with a confidence interval.
 
     Each part has its own policy, so scores are centred within each part. Requests that were not drawn may vary more
-    than the drawn requests. So the larger of two allowances is added to the squares: one more request, as Agresti and
-    Min (2005) do for paired shares, since scores that never varied may vary; or two more requests like those that vary
-    most, since a few large weights are easily missed. The additional request weighs as much as a request of the part in
-    which the policies were followed least: two right answers there do not prove that its plan is always right. In a
-    mean over a sweep, the additional request counts only for the limits under which the two policies differ. The
-    quantile is Student's, and the degrees of freedom are the number of requests that vary, estimated from the scores'
-    fourth moment.
+    than the drawn requests. So the larger of two allowances is added to the sum of squared residuals. The first is one
+    more request, as Agresti and Min (2005) do for paired shares, since scores that never varied may vary. The second is
+    two more requests like those that vary most, since a few large weights are easily missed.
+
+    The additional request weighs as much as a request of the part in which the policies were followed least: two right
+    answers there do not prove that its plan is always right. In a mean over a sweep, the additional request counts only
+    for the limits under which the two policies differ. The quantile is Student's, and the degrees of freedom are the
+    number of requests that vary, estimated from the scores' fourth moment.
 
     Args:
-        halves: Scores by part.
+        halves: One item for each part of the requests.
         target: The averaged quantity: ``accuracy``, ``cost`` or ``latency`` (the last two negated, see
             :meth:`Scores.utility`).
         level: Confidence level in (0, 1).
-        bound: The maximum that one request can add in either direction, 1 for ``accuracy``; None means no maximum and
-            no correction.
+        bound: The most that one request can change the sum in either direction, 1 for ``accuracy``. None means that no
+            maximum is known, and nothing is added to the squares or the interval.
     """
     found = moments(halves, target, bound)
     if found is None:
@@ -116,11 +120,13 @@ class Moments:
 
     Attributes:
         value: The mean.
-        residuals: Each request's difference from the mean of its part, shape (n,); their sum of squares is n^2 times the
-            variance.
-        square, fourth: The residuals' sums of second and fourth powers, with the allowance for what was not observed.
+        residuals: Each request's difference from the mean of its part, shape (n,); their sum of squares is n^2 times
+            the variance.
+        square, fourth: The sums of the residuals' second and fourth powers, plus the allowance of
+            :func:`estimate_mean`.
         effective, unsupported: See :class:`OffPolicyEstimate`.
-        heaviest: The weight of one request of the part in which the policies were followed least.
+        heaviest: The weight of one request of the part in which the policies were followed least; infinite if none
+            followed them.
         bound: The maximum that a request can add; 0 without a maximum.
     """
 
@@ -150,7 +156,9 @@ class Moments:
         return float(stdtrit(_freedom(self.square, self.fourth, self.effective), share))
 
     def reach(self, share: float) -> float:
-        """Return the distance from the value to the interval's end at probability ``share``."""
+        """Return how far the interval's end at probability ``share`` is from the value; it includes the possible error
+        of unsupported requests.
+        """
         return self.quantile(share) * self.standard_error + self.unsupported * self.bound
 
 
@@ -189,10 +197,10 @@ def moments(halves: Sequence[HalfScores], target: str, bound: float | None = Non
 
 
 def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> FloatArray:
-    """Return the residuals of ``centred`` after a fit of the columns in ``balance``, each enlarged for its leverage in the fit
-    (HC2 of MacKinnon and White 1985).
+    """Return the residuals after a regression of ``centred`` on the columns in ``balance``, whose keys do not matter.
 
-    Only the largest columns are fitted, at most one for five requests.
+    Each residual is enlarged for its leverage in the fit (HC2 of MacKinnon and White 1985). Only the largest columns
+    are fitted, at most one for five requests.
     """
     if not balance:
         return centred

@@ -29,8 +29,8 @@ Policy = StepPolicy | StepsByStart
 
 
 def paired_scores(policy: Policy, reference: Policy, bought: BoughtRows, *, max_latency_s: float | None = None) -> Scores:
-    """Return a policy's scores minus a reference's. Requests that followed both policies to the end have a positive
-    weight.
+    """Return a policy's scores minus a reference's, one per request. A request has a positive weight only if all calls
+    of both policies are recorded for it.
 
     Args:
         policy: The policy, planned from other requests.
@@ -82,8 +82,8 @@ class _Side:
     Attributes:
         policy: The policy.
         step: Its next step.
-        rest: The success, cost and latency that it still expects, shape (3,).
-        seen: The rows of the request so far.
+        rest: The (success, cost in dollars, latency in seconds) that the policy still expects, shape (3,).
+        seen: The rows of the calls that the policy has made so far.
     """
 
     policy: StepPolicy
@@ -97,23 +97,27 @@ class _Side:
         return cls(found, found.step(()), np.array(found.rest(())))
 
     def place(self, bought: BoughtRows, request: str) -> Hashable:
-        """Return the request's point in the recorded rows and the model that runs next, as a key; it stays the same once the
-        policy has ended.
+        """Return a key of the request's state: its :data:`Place`, the models so far, and the model that runs next.
+
+        The key stays the same once the policy has ended.
         """
         return bought.place(self.seen, request), self.seen[-1].prefix if self.seen else (), self.step.model
 
     def next_row(self, bought: BoughtRows, request: str) -> Observation | bool | None:
-        """Return the row of the policy's next model for this request; None if it was not bought, False if the policy has
-        ended.
+        """Return the recorded row of the call that the policy makes next; None if it was not recorded, False if the
+        policy has ended.
         """
         return False if self.step.model is None else bought.row(request, self.seen, self.step.model)
 
     def taken(self, row: Observation | bool | None, cap: float | None) -> FloatArray | None:
-        """Take one step with ``row``, and return its success, cost and latency minus their expectation; None if the request
-        ends without a score.
+        """Advance by the row that :meth:`next_row` returned, and return (success, cost, latency) minus their
+        expectation, shape (3,).
 
-        The result is 0 if ``row`` is no row, because the policy has ended. ``cap``: a right answer after more seconds counts as
-        wrong.
+        Zeros if the policy had ended already; None if the request now ends with an answer that has no score.
+
+        Args:
+            row: The row of the policy's call; False if the policy has ended.
+            cap: A right answer after more seconds counts as wrong; None means no cap.
         """
         if not isinstance(row, Observation):
             return np.zeros(3)

@@ -19,9 +19,10 @@ class TriePosition:
     """A request's position in a trie.
 
     Args:
-        node: The node of its last invocation.
-        stage: The stage that comes next; None if the request has ended.
-        returned: Index of the seen row whose answer is considered best; -1: the last row.
+        node: The index of the node of its last call; 0 before the first.
+        stage: The name of the stage that comes next; None if the request has ended.
+        returned: The index, among the rows so far, of the row whose answer is returned if the request ends here; -1 is
+            the last row.
         has_ended: Whether no further call may follow.
     """
 
@@ -35,12 +36,14 @@ Locate = Callable[[Seen], TriePosition]
 
 
 def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return the rule that finds a request's position in the planner's trie of paths, from the models and stages of its rows.
+    """Return the function that maps a request's rows to its position in the planner's trie of paths, by their models
+    and stages.
 
     Args:
         planner: A planner over the trie.
-        first: The application's stage that these requests begin with; None if the trie has only one first stage.
-        kind: The type of these requests; empty if the trie does not distinguish types. Rows name stages without the type.
+        first: The name of the application's stage that the requests begin with; None if the trie has only one first
+            stage.
+        kind: The type of the requests; empty if the trie does not distinguish types. Rows name stages without the type.
     """
     trie, template = planner.trie, planner.annotated.template.base
     first = stage_title(first or first_arm(trie), kind)
@@ -59,10 +62,10 @@ def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> 
 
 
 def along_outcomes(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return the rule that finds a request's position in a trie over signals, from each answer's check, signal and
-    class.
+    """Return the function that maps a request's rows to its position in a trie over signals.
 
-    ``first`` and ``kind`` as in :func:`along_stages`.
+    The position follows from each answer's outcome: the result of the check, the signal, and which earlier answer it
+    agrees with. ``first`` and ``kind`` are those of :func:`along_stages`.
     """
     trie, outcomes = planner.trie, planner.annotated.outcomes
     first = stage_title(first or first_arm(trie), kind)
@@ -95,7 +98,9 @@ ALONG: Mapping[str, Callable[[Planner, str | None, str], Locate]] = {"paths": al
 
 
 def first_arm(trie: Trie) -> str:
-    """Return the only stage of the trie that requests may begin with; several first stages raise ``ValueError``."""
+    """Return the name of the stage with which all requests of the trie begin; raise ``ValueError`` if they may begin
+    with several.
+    """
     (first,) = trie.arms(0)
     return first
 
@@ -106,7 +111,7 @@ class ContingentSteps:
 
     Args:
         plan: The plan, from the root.
-        locate: The rule that moves a request through the plan's trie.
+        locate: The function that maps a request's rows to its position in the plan's trie.
     """
 
     plan: Plan
@@ -139,11 +144,11 @@ class ContingentSteps:
 
 @dataclass(frozen=True, eq=False)
 class ReplannedSteps:
-    """A plan that is made again after each call, given the time and cost that the request has really used.
+    """A policy that plans again after each call, with the time and cost that the request has really used.
 
     Args:
-        objectives: The objectives of each request; the first that a plan can meet counts.
-        locate: The rule that moves a request through the planner's trie.
+        objectives: The objectives, in order of preference; each plan is made for the first that can be met.
+        locate: The function that maps a request's rows to its position in the planner's trie.
     """
 
     planner: Planner

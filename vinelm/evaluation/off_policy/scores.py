@@ -36,11 +36,13 @@ class Scores:
         success: Scores of right answers (in time, if latency is capped). May lie outside [0, 1].
         cost_usd: Scores of the cost, in dollars.
         latency_s: Scores of the latency, in seconds.
-        weight: Weight of a request that was followed to the policy's end; 0 for others. 1 if the policy was served.
-        unsupported: Weight of a request that reached a step which was never bought; from there the score is only the
-            estimate.
-        balance: The columns of the chances that the module describes, by place and model, shape (requests,) each.
-        parts: The scores that a mean averages; empty for a single policy.
+        weight: The inverse of the chance that all rows of the policy were recorded, for requests with all these rows; 0
+            for others. 1 if the policy was served.
+        unsupported: The weight of a request that reached a step for which no row was ever recorded, so that the rest of
+            its score is only the estimate; 0 for others.
+        balance: The columns of the chances that the module describes, keyed by (place, model), each of shape
+            (requests,).
+        parts: The scores of the single budgets if these are a mean over a sweep; empty for a single policy.
     """
 
     success: FloatArray
@@ -60,12 +62,14 @@ class Scores:
 
     @classmethod
     def mean(cls, scores: Sequence[Scores]) -> Scores:
-        """Return the mean of several policies' scores on the same requests, such as over a sweep's budgets."""
+        """Return the mean of the scores of several policies on the same requests, one policy for each budget of a sweep."""
         return replace(cls.mixed(scores, [1.0 / len(scores)] * len(scores)), parts=tuple(scores))
 
     @classmethod
     def mixed(cls, scores: Sequence[Scores], shares: Sequence[float]) -> Scores:
-        """Return the expected scores if each policy gets its given share of the requests."""
+        """Return the expected scores if the policies divide the requests between them at random, by ``shares``, which
+        add up to 1.
+        """
         if len(scores) == 1:
             return scores[0]
         # The expectation over the draws has less noise than one draw per request, and the same mean.
@@ -73,12 +77,12 @@ class Scores:
         return cls(**mean, balance={key: column for one in scores for key, column in one.balance.items()})
 
     def equals(self, other: Scores) -> bool:
-        """Return whether this policy and the policy with the scores ``other`` have the same scores on every request."""
+        """Return whether the scores, weights and unsupported weights equal those in ``other`` on every request."""
         names = ("success", "cost_usd", "weight", "unsupported")
         return all(np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in names)
 
     def share_unlike(self, other: Scores) -> float:
-        """Return the share of a sweep's limits under which this policy and that with the scores ``other`` differ.
+        """Return the share of a sweep's limits under which these scores differ from those in ``other``.
 
         Without a sweep, the result is 1 if they differ, else 0.
         """
@@ -120,8 +124,8 @@ class _Walk:
         self.balance: dict[tuple[Place, str], FloatArray] = {}
 
     def scores(self, at: int, request: str) -> tuple[float, ...]:
-        """Return one request's scores, weight and unsupported weight, in the order of :data:`_ARRAYS`; ``at`` is the request's
-        index.
+        """Return (success, cost, latency, weight, unsupported weight) of one request, see :class:`Scores`; ``at`` is
+        the request's index.
         """
         seen: Seen = ()
         first = self.bought.first(request)
@@ -168,7 +172,10 @@ class _Walk:
 
 
 def right_in_time(seen: Seen, returned: Observation, cap: float | None) -> float:
-    """Return the score of a returned answer; 0 for a request that failed, or took more seconds than the cap."""
+    """Return the score, in [0, 1], of the answer in the row ``returned``.
+
+    The result is 0 if the last of the rows ``seen`` failed, or if they took more than ``cap`` seconds together.
+    """
     if seen[-1].failure is not None or (cap is not None and sum(row.latency_s + row.tool_latency_s for row in seen) > cap):
         return 0.0
     return float(returned.success or 0.0)

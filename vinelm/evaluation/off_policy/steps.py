@@ -14,7 +14,8 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 
 @dataclass(frozen=True, eq=False)
 class PathSteps:
-    """The policy that follows the path to one node of a linear trie.
+    """The policy that runs the models on the path to one node of a linear trie, until the workflow's stop rule ends the
+    request.
 
     Args:
         annotated: The trie that the path was chosen from.
@@ -45,8 +46,8 @@ class PathSteps:
 
 
 def rests(annotated: AnnotatedTrie, target: int) -> list[Rest]:
-    """Return, after each number of calls on the path to node ``target``, the success, cost and latency to expect from then
-    on, for requests still open.
+    """Return the success, cost and latency still to expect on the path to node ``target``; item i is for requests open
+    after i calls.
     """
     return [Rest(*ahead) for ahead in ahead_along(annotated, target)]
 
@@ -60,7 +61,7 @@ class Step(NamedTuple):
 
     Args:
         model: The model that runs next; None ends the request.
-        returned: If the request ends, the index of the returned answer among the seen rows.
+        returned: If the request ends, the index of the returned answer among the rows so far; -1 is the last row.
     """
 
     model: str | None
@@ -96,7 +97,9 @@ class StepPolicy(StepRule, Protocol):
     """A policy that can be followed row by row, and that predicts the success, cost and latency still to come."""
 
     def rest(self, seen: Seen) -> Rest:
-        """Return the success, cost and latency to expect after these rows, for a request that :meth:`step` continues."""
+        """Return the success, cost and latency still to expect after the rows ``seen``, for a request that :meth:`step`
+        continues.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +107,8 @@ class StepsByStart:
     """A policy that depends on what is known before the first call: the request's type and first stage.
 
     Args:
-        of_start: The policy to follow, by type ("" without types) and first stage (None if it does not matter).
+        of_start: The policies to follow, keyed by (request type, first stage): "" without types, and None if the first
+            stage does not matter.
         usual: The first stage to assume if the actual first stage is unknown or not in ``of_start``.
     """
 
@@ -113,7 +117,7 @@ class StepsByStart:
 
 
 def steps_for(policy: StepPolicy | StepsByStart, kind: str | None, first: str | None = None) -> StepPolicy:
-    """Return the steps for requests of this type that begin with stage ``first``.
+    """Return the policy for requests of type ``kind`` that begin with stage ``first``.
 
     ``kind`` is None without types; ``first`` is None if no row shows the first stage.
     """

@@ -14,13 +14,13 @@ from vinelm.template import Template
 
 
 class WalkEnd(NamedTuple):
-    """The requests that a policy ends after the same history.
+    """The requests that a policy ends after the same history of outcomes.
 
     Args:
-        rows: Their rows in the table, shape (requests,).
-        columns: The columns of the systems that ran, in order.
-        returned: Which of these answers is returned, an index into ``columns``.
-        seen: The rows of one of the requests, used for their outcomes only; their costs do not matter.
+        rows: The indices of the requests in the table, shape (requests,).
+        columns: The column indices of the systems that ran, in order.
+        returned: The index, in ``columns``, of the system whose answer is returned.
+        seen: The recorded results of the first of these requests. Its outcomes are those of all, its costs are not.
     """
 
     rows: npt.NDArray[np.intp]
@@ -34,7 +34,7 @@ class WalkEnd(NamedTuple):
 
 
 def walk_ends(policy: StepRule, table: OutcomeTable, template: Template) -> Iterator[WalkEnd]:
-    """Yield the points where a policy ends the requests of a table; each request belongs to one of them.
+    """Yield the groups of requests of a table that a policy ends after equal histories; each request is in exactly one.
 
     Args:
         policy: A policy that decides by outcomes, not by cost or latency.
@@ -59,9 +59,11 @@ def _ends(
 
 
 def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, ...]) -> npt.NDArray[np.intp]:
-    """Return a number for the outcome of the last answer in each of ``rows``, equal for equal outcomes.
+    """Return, for each request in ``rows``, a number of its last outcome; equal numbers mean equal outcomes. The shape
+    is that of ``rows``.
 
-    The outcome consists of the check's result, the signal, and the first answer in ``columns`` that the last one agrees with.
+    The outcome consists of the check's result, the signal, and the first answer in ``columns`` that the last one agrees
+    with.
     """
     last = columns[-1]
     kind = table.answer_class[rows, last]

@@ -22,14 +22,16 @@ LEAST_SHARE = 5e-4
 
 @dataclass(frozen=True, slots=True)
 class ArmShares:
-    """The branches taken after one model ran a stage, averaged over the histories before it.
+    """How often each branch follows after one model ran a stage, averaged over the histories before the stage.
 
     Attributes:
         stage: The stage after which the application chooses a branch.
         model: The model that ran the stage.
-        arms: The probability that each stage comes next, by its name, in template order.
-        half_width90: Half the width of each probability's 90 % interval; None if the estimator gives no standard errors.
-        ends: The probability that the request ends there by the workflow's own check, or fails.
+        arms: The probability that a stage comes next, keyed by that stage's name, in template order.
+        half_width90: Half the width of each probability's 90 % interval, keyed like ``arms``; None if the estimator
+            gives no standard errors.
+        ends: The probability that no stage follows, because the workflow's own check ends the request or the call
+            fails.
         observations: Number of rows that the shares were estimated from; None if the trie has no such number.
     """
 
@@ -42,10 +44,12 @@ class ArmShares:
 
 
 def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
-    """Return the shares of the branches after every stage at which the application chooses one, in template order.
+    """Return the shares of the branches, one item for each model of each stage after which the application chooses a
+    branch.
 
-    Histories are weighted by their observations, or by their probability if there are none. The half widths are
-    averaged in the same way, as if errors were perfectly correlated: they do not shrink with the number of histories.
+    The items are in template order. Histories are weighted by their number of observations, or by their probability if
+    the trie has no such numbers. The half widths are averaged in the same way, as if errors were perfectly correlated:
+    they do not shrink with the number of histories.
     """
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[int, dict[str, int]]]] = defaultdict(list)
     trie = annotated.trie
@@ -58,9 +62,8 @@ def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
 
 
 def _arms(trie: Trie) -> dict[int, dict[str, int]]:
-    """Return the index of the first edge of each branch, by node and by the stage that the branch leads to.
-
-    Nodes without successors are left out.
+    """Return, for each node with successors, the index of the first edge of each branch, keyed by the name of the
+    branch's first stage.
     """
     found: dict[int, dict[str, int]] = defaultdict(dict)
     first = np.flatnonzero(trie.begins_arm)
@@ -98,8 +101,9 @@ class PlanOfKind:
         kind: The request type.
         share: The type's share of the requests, in [0, 1].
         accuracy: Expected accuracy, in [0, 1].
-        cost_usd: Expected cost per request, in dollars.
-        first: The share of the type's requests that each model answers first, the most frequent model first.
+        cost_usd: Expected dollars per request.
+        first: The share of the type's requests whose first call runs on a model, keyed by model, the most frequent
+            model first.
     """
 
     kind: str

@@ -35,9 +35,9 @@ class StagePlan(Expected):
     equal.
 
     Attributes:
-        models: The model of each stage, in template order.
-        most_invocations: The plan ends after this many invocations if the application lets it; None if only the
-            application ends requests.
+        models: The model of each stage, keyed by the stage's name, in template order.
+        most_invocations: The plan ends a request after this many calls, or at the next point where the application lets
+            it; None if only the application ends requests.
         plan: The same plan in the form of a contingent plan.
     """
 
@@ -50,7 +50,7 @@ class StagePlan(Expected):
 
     @property
     def parts(self) -> tuple[tuple[float, StagePlan], ...]:
-        """Return this plan as the only part of a mixture, with the share 1."""
+        """This plan as a mixture of one: the only pair is (1, this plan)."""
         return ((1.0, self),)
 
     @property
@@ -99,9 +99,10 @@ class StagePlan(Expected):
 
 
 class GraphPlans(Plans[StagePlan]):
-    """Plans over a branching trie. If there are many stages and models, some static plans are left out.
+    """Plans over a trie in which the application chooses between stages.
 
-    See :data:`vinelm.plans.static_plans.MOST`.
+    If many stages and models give more static plans than :data:`vinelm.plans.static_plans.MOST`, some of them are left
+    out.
     """
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
@@ -109,11 +110,12 @@ class GraphPlans(Plans[StagePlan]):
         self._known: dict[Objective, StaticPlans] = {}
 
     def _alone(self, objective: Objective) -> ContingentDecision:
-        """Return VineLM's best plan that is not a mixture."""
+        """Return VineLM's plan for an objective that does not mix plans."""
         return cast("ContingentDecision", self.decision(objective))
 
     def fixed(self, objective: Objective, role: Role) -> StagePlan | None:
-        """Return the best static plan or single model; see :meth:`Plans.fixed`.
+        """Return the best static plan for the role ``static``, or the best single model for ``single``; see
+        :meth:`Plans.fixed`.
 
         Limits on averages apply to the plan's accuracy and cost, limits for each request to the plan's longest history.
         """
@@ -156,8 +158,9 @@ class GraphPlans(Plans[StagePlan]):
         return self.annotated.template.base.settings_of(plan.models, plan.most_invocations)
 
     def having(self, settings: dict[str, Any]) -> StagePlan | None:
-        """Return the plan with these settings; see :meth:`Plans.having`. The result is also None if the plan may not
-        end where the settings end it.
+        """Return the plan with these settings; see :meth:`Plans.having`.
+
+        The result is also None if a request may not end after the number of calls in the settings.
         """
         trie, fixed = self.annotated.trie, self._fixed(Objective(maximize="accuracy"))
         models, most = settings.get("models", {}), settings.get("length")
@@ -176,12 +179,13 @@ class GraphPlans(Plans[StagePlan]):
 
     @cached_property
     def _stages(self) -> tuple[str, ...]:
-        """The stages for which a fixed plan names a model: the application's, independent of the request type."""
+        """The names of the stages for which a fixed plan names a model: those of the application, without request types."""
         return tuple(stage.name for stage in self.annotated.template.base.stages)
 
     def _of_path(self, path: Sequence[str]) -> dict[str, str]:
-        """Return the model of each stage, for stages that follow one another in a fixed order; empty if a stage has two
-        models.
+        """Return the model of each stage, by the stage's name, for a path through stages in a fixed order.
+
+        Stages after the path's end get its last model. Empty if a stage has two models on the path.
         """
         found: dict[str, str] = {}
         stages = [stage.name for stage in self.annotated.template.base.listed or ()]
@@ -227,7 +231,7 @@ class GraphPlans(Plans[StagePlan]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Return the figures of ``old``, another trie's plan, on this trie, next to this trie's plan ``now``; see
+        """Return the figures on this trie of ``old``, a plan made on another trie, and whether it equals ``now``; see
         :meth:`Plans.carried`.
         """
         plan, own = (cast("ContingentDecision", decision).plan for decision in (old, now))
@@ -237,10 +241,10 @@ class GraphPlans(Plans[StagePlan]):
         return CarriedPlan(there.accuracy, there.cost_usd, there.standard_error, there.is_same_as(own))
 
     def along_budgets(self, n_budgets: int = N_BUDGETS) -> list[ContingentDecision]:
-        """Return VineLM's plans over a range of budgets, without duplicates, by rising cost and accuracy.
+        """Return VineLM's plans over a range of ``n_budgets`` budgets, without duplicates, by rising cost and accuracy.
 
-        A budget limits the mean cost. Its plan is the best plan within the budget among the hull's corners and the
-        static plans.
+        The budgets limit the mean cost per request. They run from the cheapest plan's cost to that of the most accurate
+        plan.
         """
         cheapest, best = self._alone(Objective(minimize="cost")), self._alone(Objective(maximize="accuracy"))
         low, high = cheapest.path_cost_usd, best.path_cost_usd
@@ -256,7 +260,7 @@ class GraphPlans(Plans[StagePlan]):
         return kept
 
     def _fixed(self, objective: Objective) -> StaticPlans:
-        """Return the static plans, and which of them meet the objective's limits for every single request."""
+        """Return the static plans, restricted to those that meet the objective's limits for every single request."""
         per_request = replace(objective, mix=True, min_accuracy=None, confidence=None, on_infeasible="best_effort")
         if objective.cost_budget == "population":
             per_request = replace(per_request, max_cost_usd=None)
@@ -311,7 +315,9 @@ def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
 
 
 def _plan_on(graph: DecisionGraph, plan: Plan) -> Plan | None:
-    """Return the plan on another graph of the workflow; None if that graph lacks a model of the plan."""
+    """Return the plan, with the same models at the same branches, on another trie's graph; None if that graph lacks a
+    model of the plan.
+    """
     there, before = matched(plan.graph, graph), plan.graph
     choice = np.where(graph.source_may_end, END, NOTHING)
     first: dict[int, int] = {}

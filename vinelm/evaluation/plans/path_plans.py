@@ -39,8 +39,8 @@ def pareto_frontier(points: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def frontier_nodes(annotated: AnnotatedTrie, amount: Literal["cost", "latency"]) -> list[int]:
-    """Return the answerable nodes on the frontier of estimated accuracy and expected cost (or latency), by rising cost
-    (or latency).
+    """Return the answerable nodes whose paths form the frontier of estimated accuracy and expected ``amount``, by
+    rising amount.
     """
     nodes = np.flatnonzero(annotated.trie.answerable)
     amounts = annotated.path_cost_usd if amount == "cost" else annotated.path_latency_s
@@ -48,10 +48,14 @@ def frontier_nodes(annotated: AnnotatedTrie, amount: Literal["cost", "latency"])
 
 
 class PathPlans(Plans[Decision]):
-    """VineLM's plans (all paths), the best static plan (VineLM paper §5.1) and the best single model."""
+    """The plans over a trie of paths: every path for VineLM, paths with one model per stage for static plans (VineLM
+    paper §5.1), and paths with one model for single models.
+    """
 
     def fixed(self, objective: Objective, role: Role) -> Decision | None:
-        """Return the best static plan; see :meth:`Plans.fixed`."""
+        """Return the best static plan for the role ``static``, or the best single model for ``single``; see
+        :meth:`Plans.fixed`.
+        """
         try:
             found = self._among(self._single if role == "single" else self._static, objective)
         except InfeasibleError:
@@ -85,7 +89,7 @@ class PathPlans(Plans[Decision]):
 
     @staticmethod
     def steps(plan: Decision, locate: Locate) -> PathSteps:
-        """Return the policy that runs the plan's models in turn, without ``locate``; see :meth:`Plans.steps`."""
+        """Return the policy that runs the plan's models in turn; see :meth:`Plans.steps`. ``locate`` is not needed."""
         return PathSteps(plan.annotated, plan.target)
 
     def frontier_range(self) -> FrontierRange:
@@ -99,7 +103,7 @@ class PathPlans(Plans[Decision]):
     def frontier(self, most: int) -> PlanFrontier:
         """Return at most ``most`` plans of the frontier, evenly spaced; see :meth:`Plans.frontier`.
 
-        The 90th percentiles assume that every call runs, at zero load.
+        The 90th percentiles in its rows assume that every call of the path runs, at zero load.
         """
         nodes = frontier_nodes(self.annotated, "cost")  # thousands in a large trie, so rows are made only for those shown
         return PlanFrontier([self._row(node) for node in thinned(nodes, most)], len(nodes), self._to(nodes[-1]))
@@ -119,7 +123,7 @@ class PathPlans(Plans[Decision]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Return the figures of ``old``, another trie's plan, on this trie, next to this trie's plan ``now``; see
+        """Return the figures on this trie of ``old``, a plan made on another trie, and whether it equals ``now``; see
         :meth:`Plans.carried`.
         """
         try:
@@ -147,9 +151,11 @@ class PathPlans(Plans[Decision]):
 
 
 def workflow_level_nodes(annotated: AnnotatedTrie) -> BoolArray:
-    """Mark the answerable nodes of workflow-level plans: one model per stage and a maximum depth (VineLM paper §5.1).
+    """Mark the answerable nodes whose paths have one model per stage: the plans that only choose models and a number of
+    calls (VineLM paper §5.1).
 
-    A generate stage with a repair loop has 136 such plans with 8 models and 3 invocations, and 14 with 2 models and 4.
+    For example, a generate stage that a repair stage follows up to twice has 136 such paths among 8 models: 8 of one
+    call, 64 of two and 64 of three.
 
     Returns:
         A mask of shape (n + 1,) over the nodes of the trie.

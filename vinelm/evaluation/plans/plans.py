@@ -20,7 +20,7 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A value with its interval."""
+    """A value with the lower and upper end of its interval."""
 
     value: float
     low: float
@@ -41,7 +41,7 @@ PATHS = "VineLM over paths"
 
 @dataclass(frozen=True, slots=True)
 class MixedFixed(Expected):
-    """Two fixed plans, with the share of requests that follows each."""
+    """Two fixed plans between which requests are divided; ``parts`` has pairs (share of the requests, plan)."""
 
     parts: tuple[tuple[float, Any], ...]
 
@@ -73,9 +73,10 @@ class PlannedPolicy:
 
 
 class CarriedPlan(NamedTuple):
-    """A plan of one trie evaluated on another trie.
+    """The figures of a plan of one trie, evaluated on another trie.
 
-    ``is_same`` says whether planning on the other trie leads to the same plan; ``standard_error`` is the accuracy's, or None.
+    ``is_same`` says whether planning on the other trie leads to the same plan. ``standard_error`` is that of the
+    accuracy, None if unknown.
     """
 
     accuracy: float
@@ -85,9 +86,10 @@ class CarriedPlan(NamedTuple):
 
 
 class PlanFrontier(NamedTuple):
-    """Selected plans of the estimated frontier of accuracy and cost as JSON types, cheapest first.
+    """Some plans of the estimated frontier of accuracy and cost, cheapest first.
 
-    ``n_plans`` is the number of all plans of the frontier, ``best`` the last of them, which is the most accurate.
+    ``rows`` has one dict of JSON types for each of these plans. ``n_plans`` is the number of all plans of the frontier,
+    ``best`` the most accurate of them.
     """
 
     rows: list[dict[str, Any]]
@@ -96,7 +98,7 @@ class PlanFrontier(NamedTuple):
 
 
 class FrontierRange(NamedTuple):
-    """The range of the estimated frontiers: the lowest and highest cost and latency, and the cheapest plan's accuracy."""
+    """The ends of two estimated frontiers: dollars per request and the cheapest plan's accuracy, and seconds per request."""
 
     cheapest_usd: float
     dearest_usd: float
@@ -123,21 +125,24 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def fixed(self, objective: Objective, role: Role) -> Fixed | None:
-        """Return the best static plan, or for the role ``single`` the best single model; None if no plan meets the objective's
-        limits.
+        """Return the best static plan for the role ``static``, or the best single model for ``single``.
+
+        None if no such plan meets the objective's limits.
         """
 
     @abstractmethod
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
-        """Return the hull of the costs and accuracies of the role's fixed plans, for an objective that mixes plans; None if
-        no plan meets the limits for every single request.
+        """Return the convex hull of (cost, accuracy) over the static plans (role ``static``) or the single models (role
+        ``single``).
+
+        It serves objectives that mix plans. None if no plan meets the limits for every single request.
         """
 
     def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:
-        """Return the role's best fixed plan, or the best mixture of two such plans if the objective mixes plans; None if no
-        plan meets the objective's limits.
+        """Return the best static plan (role ``static``) or single model (role ``single``); a mixture of two if the
+        objective mixes plans.
 
-        The role is ``static``, or ``single`` for plans of one model.
+        None if no plan meets the objective's limits.
         """
         hull = self.fixed_hull(objective, role) if objective.mixes else None
         mixture = None if hull is None else hull.mixture(objective)
@@ -161,7 +166,7 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def having(self, settings: dict[str, Any]) -> Fixed | None:
-        """Return the plan with these :meth:`settings`; None if this trie has no such plan."""
+        """Return the plan whose :meth:`settings` are these; None if this trie has no such plan."""
 
     def today_settings(self) -> dict[str, Any] | None:
         """Return the :meth:`settings` of the current setup; None if unknown."""
@@ -176,7 +181,10 @@ class Plans(ABC, Generic[Fixed]):
     @staticmethod
     @abstractmethod
     def steps(plan: Any, locate: Locate) -> StepPolicy:
-        """Return the policy that follows a plan or decision on this trie; ``locate`` finds a request's node."""
+        """Return the policy that makes the calls of a plan or decision on this trie.
+
+        ``locate`` maps a request's rows to its position in the trie.
+        """
 
     @abstractmethod
     def frontier_range(self) -> FrontierRange:
@@ -188,9 +196,10 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Evaluate plan ``old`` of another trie of the workflow on this trie, next to this trie's plan ``now``.
+        """Evaluate ``old``, a plan made on another trie of the workflow, on this trie.
 
-        None if this trie lacks a model that ``old`` runs.
+        ``now`` is this trie's plan for the same objective, and the result says whether both are the same. None if this
+        trie lacks a model that ``old`` runs.
         """
 
     def policy(self, plan: Fixed, **settings: Any) -> StaticPolicy:
@@ -201,7 +210,8 @@ class Plans(ABC, Generic[Fixed]):
         return StaticPolicy(self.annotated.template.base, **self.settings(plan), **settings)
 
     def of_role(self, objective: Objective, role: Role) -> Expected | None:
-        """Return VineLM's plan for the role ``vinelm``, else :meth:`mixed_fixed`; None if no plan meets the objective's limits.
+        """Return VineLM's plan for the role ``vinelm``, else the result of :meth:`mixed_fixed`; None if no plan meets
+        the objective's limits.
 
         Raises:
             InfeasibleError: VineLM has no plan that meets the bounds, and the objective asks to raise then.

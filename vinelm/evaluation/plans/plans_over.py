@@ -15,7 +15,7 @@ from vinelm.trie.verdict import Verdict, short_words
 
 
 def plans_over(annotated: AnnotatedTrie) -> Plans[Any]:
-    """Return the plans over a trie: over its paths, or over its graph of decisions."""
+    """Return the plans over a trie: :class:`PathPlans` if each plan ends at one node, else :class:`GraphPlans`."""
     return annotated.by_ends(one=PathPlans, several=GraphPlans)
 
 
@@ -26,11 +26,12 @@ def trie_of_verdict(annotated: AnnotatedTrie, found: Verdict) -> AnnotatedTrie:
 
 
 def plan_of_verdict(annotated: AnnotatedTrie, found: Verdict) -> Any:
-    """Return the tested plan of a verdict, computed from all rows; None if the verdict names no plan.
+    """Return the plan that the verdict tested, computed again from all recorded results; None if the verdict names no
+    plan.
 
     Args:
-        annotated: The trie of all rows.
-        found: Its verdict.
+        annotated: The trie that was estimated from all recorded results.
+        found: The trie's verdict.
     """
     objective, own = served_objective(found), found.plan
     if objective is None or own is None:

@@ -10,10 +10,11 @@ Bound = Literal["max_cost_usd", "max_latency_s"]
 
 
 def spaced_caps(low: float, high: float, bound: Bound, n_caps: int = 12) -> list[float]:
-    """Return ``n_caps`` caps from ``low`` to ``high``: dollars spaced geometrically, seconds evenly.
+    """Return ``n_caps`` values from ``low`` to ``high`` for the limit ``bound``: dollars spaced geometrically, or
+    seconds evenly.
 
-    ``bound`` is the limit of the objective that they are for. The result is only ``high`` if ``low`` is not above 0, or
-    ``high`` not above ``low``.
+    The result is only ``high`` if ``low`` is not above 0 or ``high`` not above ``low``. Other values are raised a
+    little, so that rounding does not exclude a plan that just meets the limit.
     """
     if not 0 < low < high:
         return [high]

@@ -96,16 +96,19 @@ class Evidence:
 
     @cached_property
     def drawn(self) -> OutcomeTable:
-        """Requests drawn from :attr:`model`, for trying policies that compare several answers."""
+        """Simulated requests drawn from :attr:`model`, on which policies that compare several answers are tried."""
         signals = {Label.of(bool(row.stopped), row.signal): row.signal for row in self.rows if row.signal is not None}
         return drawn_table(self.systems, self.model.draw(DRAWN, _SEED), signals)
 
 
 def drawn_table(systems: tuple[str, ...], drawn: DrawnAnswers, signals: Mapping[Label, str]) -> OutcomeTable:
-    """Return drawn answers as a table. An infinite price becomes a price that no budget allows.
+    """Return simulated answers as a table. An infinite cost becomes a finite cost that no budget allows.
 
-    ``signals`` are the rows' signals by outcome label, because labels omit a signal that only repeats the check's
-    result.
+    Args:
+        systems: The systems, in column order.
+        drawn: The simulated answers.
+        signals: The signal in the recorded results, keyed by the outcome's label, because labels omit a signal that
+            only repeats the check's result.
     """
     shown = [signals.get(label, label.signal) for label in drawn.labels]
     labels = tuple(sorted({one for one in shown if one is not None}))
@@ -126,10 +129,10 @@ def drawn_table(systems: tuple[str, ...], drawn: DrawnAnswers, signals: Mapping[
 
 @dataclass(frozen=True)
 class TriedPolicies:
-    """Chooses among policies that were tried on drawn requests.
+    """Policies that were run on simulated requests, to choose one for a budget.
 
     Args:
-        policies: The candidates, each with its words.
+        policies: Pairs of a candidate policy and its description in words.
         accuracy: Share of right answers of each candidate, shape (candidates,).
         cost_usd: Mean cost of each candidate in dollars, same shape; infinite if a system was never observed.
     """
@@ -140,7 +143,7 @@ class TriedPolicies:
 
     @classmethod
     def on(cls, table: OutcomeTable, policies: Sequence[tuple[AnswerPolicy, str]]) -> TriedPolicies:
-        """Try every policy on all requests of the table."""
+        """Run each of ``policies``, pairs (policy, its description), on all requests of the table, and return the results."""
         results = [policy.run(table) for policy, _ in policies]
         return cls(
             policies,

@@ -17,14 +17,14 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 @dataclass(frozen=True)
 class VotePolicy:
-    """Call every system, and return the most frequent answer.
+    """Call every system, and return the answer that the most systems gave.
 
-    Only answers that passed the check vote. A tie goes to the most trusted system's answer. If no answer passed, the
-    most trusted system's answer is returned.
+    Only answers that passed the check vote. A tie goes to the answer of the system that comes first in ``trust``. If no
+    answer passed, the answer of the first such system is returned.
 
     Args:
         systems: The systems to call.
-        trust: All systems, the most trusted first.
+        trust: All systems, from the highest estimated accuracy to the lowest.
     """
 
     systems: tuple[str, ...]
@@ -55,11 +55,12 @@ class VotePolicy:
 class TwoAgreePolicy:
     """Call the systems in turn until two answers that passed the check agree, and return that answer.
 
-    If no two answers agree, return the most trusted system's answer among those that passed, or among all.
+    If no two agree, return the answer of the system that comes first in ``trust``, among the answers that passed; among
+    all if none passed.
 
     Args:
         systems: The systems to call, in this order.
-        trust: All systems, the most trusted first.
+        trust: All systems, from the highest estimated accuracy to the lowest.
     """
 
     systems: tuple[str, ...]
@@ -103,7 +104,9 @@ class VoteOfK:
     name: str = "vote"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """Return the tried votes, which choose the best vote for any budget. Equal evidence gives equal choices."""
+        """Run every such vote on simulated requests, and return the votes with their results. Equal evidence gives
+        equal choices.
+        """
         trust = trusted(evidence)
         cost = dict(zip(evidence.systems, evidence.model.cost_usd, strict=True))
         cheapest = tuple(sorted(trust, key=lambda name: cost[name]))
@@ -122,7 +125,7 @@ class UntilTwoAgree:
     name: str = "two_agree"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """Return the tried orders of systems, which choose the best order for any budget.
+        """Run every such order of systems on simulated requests, and return the orders with their results.
 
         Equal evidence gives equal choices.
         """
@@ -136,22 +139,25 @@ class UntilTwoAgree:
 
 
 def trusted(evidence: Evidence) -> tuple[str, ...]:
-    """Return the systems by estimated accuracy, the best first."""
+    """Return the names of the systems by estimated accuracy of their first answer, the highest first."""
     accuracy = dict(zip(evidence.systems, evidence.model.accuracy, strict=True))
     return tuple(sorted(accuracy, key=lambda name: -accuracy[name]))
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The answers of the called systems, in call order. Arrays have shape (requests, systems).
+    """The answers of the called systems, which are the columns in call order. Arrays have shape (requests, systems)
+    unless stated.
 
     Attributes:
         success: Whether the answer is right.
         cost_usd: Dollars of the call.
         has_answer: Whether the call gave an answer.
-        same: Whether both systems answered, with equal answer class; shape (requests, systems, systems).
-        counts: Whether the answer passed the check.
-        rank: The system's rank by trust, scaled to [0, 1); shape (systems,).
+        same: Whether the two systems with these indices both answered and their answers agree; shape (requests,
+            systems, systems).
+        counts: Whether the system answered and the answer passed the check.
+        rank: The system's place in the order of trust, divided by the number of all systems; 0 is the most trusted;
+            shape (systems,).
     """
 
     success: BoolArray

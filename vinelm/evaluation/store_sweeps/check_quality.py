@@ -14,15 +14,15 @@ from vinelm.rows.observation import Observation
 class CheckQuality(NamedTuple):
     """How often the workflow's own check is wrong on one model's answers in the first call of a request.
 
-    Only the first call counts, because later calls belong to requests that an earlier answer left open. A partly right
-    answer counts as right with its score.
+    Only the first call counts, because later calls belong to requests that an earlier answer left open. An answer with
+    a score of 0.7 counts as 0.7 right and 0.3 wrong.
 
     Args:
         model: The model; None means all models.
-        answers: Number of labelled and checked answers.
+        answers: Number of answers with a score and a result of the check.
         accepted: Number of answers that the check accepts.
-        accepted_wrong: Number of accepted answers that are wrong.
-        refused_right: Number of right answers that the check refuses.
+        accepted_wrong: Number of accepted answers that are wrong; may be a fraction.
+        refused_right: Number of right answers that the check refuses; may be a fraction.
     """
 
     model: str | None
@@ -38,7 +38,10 @@ class CheckQuality(NamedTuple):
 
 
 def check_quality(rows: Iterable[Observation]) -> list[CheckQuality]:
-    """Return the quality of the check over all first answers, then by model; empty without labelled and checked answers."""
+    """Return the quality of the check: first over all models, then for each model by name.
+
+    Empty if no first answer has both a score and a result of the check.
+    """
     counts: dict[str | None, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
     for row in rows:
         if row.depth != 1 or row.success is None or row.stopped is None:

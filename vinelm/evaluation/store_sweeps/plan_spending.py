@@ -10,14 +10,14 @@ from vinelm.controller import Decision
 
 
 class SpentOn(NamedTuple):
-    """A plan's cost and latency for one model in one stage.
+    """What a plan is expected to spend on one model in one stage.
 
     Args:
-        stage: The workflow's stage.
+        stage: The name of the workflow's stage.
         invocations: Expected invocations per request, >= 0.
         cost_usd: Expected cost per request in dollars, including tools after the stage.
-        latency_s: Expected seconds per request, including tools after the stage; NaN if unknown. Parallel stages are
-            counted separately.
+        latency_s: Expected seconds per request, including tools after the stage; NaN if unknown. Stages that run in
+            parallel each count with all their seconds.
     """
 
     stage: str
@@ -28,7 +28,7 @@ class SpentOn(NamedTuple):
 
 
 def plan_spending(decision: Decision) -> list[SpentOn]:
-    """Return a plan's spending, predicted from the start of a request, by stage and model in trie order."""
+    """Return what a plan is expected to spend on each model in each stage, for a request at its start, in trie order."""
     annotated, reached = decision.annotated, decision.reached
     trie, found = annotated.trie, dict[tuple[str, str], list[float]]()
     for node in np.flatnonzero(reached).tolist():

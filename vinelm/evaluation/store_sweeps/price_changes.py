@@ -22,11 +22,11 @@ class PriceChange(NamedTuple):
 
     Args:
         model: The model whose price changed; None means that no price changed.
-        factor: The factor for the cost of the model's calls, including tools after them.
+        factor: The number by which the cost of each of the model's calls is multiplied, including tools after the call.
         plan: The plan, in words.
         accuracy: Estimated accuracy.
         cost_usd: Estimated cost per request at the new price, in dollars.
-        kept_usd: Cost per request at the new price if the plan for the old prices still runs, in dollars.
+        kept_usd: Cost per request at the new price, in dollars, if the plan for the current prices is kept.
         is_other: Whether the plan differs from the plan at current prices.
     """
 
@@ -40,15 +40,15 @@ class PriceChange(NamedTuple):
 
 
 def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterable[str]) -> list[PriceChange]:
-    """Plan again with each model's price changed, one model at a time. The first item is the plan at current prices.
+    """Plan again with one model's price multiplied by each of :data:`FACTORS`, for one model at a time.
 
-    A plan's cost is the sum over its calls. A call of the model costs ``factor`` times as much, because all its tokens
-    do. A trie has no separate cost of tools, so their cost is multiplied, too.
+    The first item is the plan at current prices. A plan's cost is the sum over its calls, and a call's cost is
+    proportional to the model's price. A trie has no separate cost of tools, so their cost is multiplied, too.
 
     Args:
         annotated: The trie.
         objective: What to plan for.
-        models: The models whose prices to change.
+        models: The models whose prices to change; models that the trie lacks are left out.
     """
     now = Planner(annotated).plan(objective, elapsed_s=float(annotated.latency_s[0]))
     words = now.words
@@ -67,7 +67,8 @@ def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterab
 
 
 def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> AnnotatedTrie:
-    """Return the trie with the cost of the nodes that ``runs`` marks multiplied by ``factor``.
+    """Return the trie with the cost of the nodes that the mask ``runs`` marks, those of one model, multiplied by
+    ``factor``.
 
     The costs' standard errors and the trie of signals are left out.
     """
@@ -83,5 +84,5 @@ def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> Annotat
 
 
 def _dollars_on(decision: Decision, runs: BoolArray) -> float:
-    """Return the expected cost of a plan on the nodes that ``runs`` marks, in dollars."""
+    """Return a plan's expected dollars per request on the nodes that the mask ``runs`` marks."""
     return float(decision.reached[runs] @ decision.annotated.cost_usd[runs])

@@ -31,10 +31,10 @@ class SweptPolicy:
         objective: The objective with this value of the limit.
         policy: The policy's figures on requests that were not used to choose it.
         promised_cost_usd: Dollars per request predicted when it was chosen, averaged over the parts.
-        latency_s: Seconds of a request at each of :data:`QUANTILES`; None if too few requests follow the policy to its
-            end.
-        violations: Share of requests that exceed the latency cap, or individually exceed the budget; None if another
-            limit is varied, or if too few requests follow the policy.
+        latency_s: Seconds of a request at each quantile in :data:`QUANTILES`; None for a quantile that too few requests
+            determine.
+        violations: Share of requests that exceed the latency cap, or whose own cost exceeds the budget. None if the
+            sweep varies ``min_accuracy``, or if too few requests follow the policy to its end.
     """
 
     objective: Objective
@@ -50,7 +50,9 @@ class SweptPolicy:
 
     @property
     def breaks_bound(self) -> bool:
-        """Whether the tested mean cost or accuracy breaks the limit by more than its interval."""
+        """Whether the whole interval of the tested mean cost is above the budget, or that of the accuracy below the
+        required minimum.
+        """
         cap, floor, own = self.objective.max_cost_usd, self.objective.min_accuracy, self.policy
         is_over = cap is not None and own.cost_usd.is_identified and own.cost_usd.low > cap
         return is_over or (floor is not None and own.accuracy.is_identified and own.accuracy.high < floor)
@@ -62,8 +64,8 @@ class PolicySweep:
 
     Args:
         bound: The limit that is varied.
-        points: Every policy under every value of the limit, by policy in the order of
-            the values. Values that VineLM, the static plan or the single model cannot meet are left out.
+        points: Every policy under every value of the limit, keyed by the policy's name, in the order of the values.
+            Values that VineLM, the static plan or the single model cannot meet are left out.
         runs: The planned and tested policies, see :class:`~vinelm.evaluation.CrossFit`.
     """
 
@@ -73,10 +75,10 @@ class PolicySweep:
 
 
 def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep of the limit ``bound`` over the range of the estimated frontiers; empty if there is no
-    range.
+    """Return one objective for each value of the limit ``bound``, over the range of the estimated frontiers; empty
+    without a range.
 
-    ``planning`` has the fit that plans for each part of the requests.
+    ``planning`` has, for each part of the requests, the plans that are tested on it.
     """
     if bound == "max_cost_usd":
         return swept(planning)
@@ -100,9 +102,10 @@ def policy_sweep(fit: CrossFit, bound: SweptBound, *, on_done: Done = lambda don
     """Plan and test every policy under every value of the varied limit.
 
     Args:
-        fit: All parts.
+        fit: The parts of the requests, and the plans to test on each.
         bound: The limit that is varied.
-        on_done: Called as ``on_done(done, total, what)``.
+        on_done: Called as ``on_done(done, total, what)``, with the numbers of finished and of all steps, and the
+            current step in words.
     """
     objectives = bounds_of(fit.planning, bound)
     runs = tuple(fit.runs(objectives, on_done))

@@ -33,18 +33,19 @@ _TWO_SIDED_95 = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFlip:
-    """A change of the most accurate plan within a range of caps on mean cost per request.
+    """A range of caps on mean cost per request in which two tries have different most accurate plans.
 
     Attributes:
-        min_cap_usd: The smallest tried cap at which these two plans are the most accurate, in dollars.
-        max_cap_usd: The largest tried cap at which these two plans are the most accurate, in dollars.
-        before: The first trie's plan: models from the root; if plans have a model for each branch, one item with its
-            words.
-        after: The second trie's plan, in the same form.
-        gain: Accuracy of the new plan minus the old plan's, both according to the second trie; None if that trie lacks
-            the old plan.
-        standard_error: The gain's standard error, as if both were estimated from different requests; None if unknown.
-        old_cost_usd: Dollars per request of the old plan according to the second trie; None if that trie lacks the plan.
+        min_cap_usd: The smallest tried cap of the range, in dollars.
+        max_cap_usd: The largest tried cap of the range, in dollars.
+        before: The plan of the first trie: its models, from the first call on. If plans have a model for each branch,
+            one item with the plan in words.
+        after: The plan of the second trie, in the same form.
+        gain: Accuracy of ``after`` minus that of ``before``, both according to the second trie; None if that trie lacks
+            the plan ``before``.
+        standard_error: The standard error of ``gain``, computed as if the accuracies of both plans had independent
+            errors; None if unknown.
+        old_cost_usd: Dollars per request of ``before`` according to the second trie; None if that trie lacks the plan.
     """
 
     min_cap_usd: float
@@ -57,8 +58,10 @@ class PlanFlip:
 
     @property
     def why(self) -> Literal["gone", "over the cap", "beyond noise", "within noise"]:
-        """The reason why the old plan is no longer chosen: a model is missing (``gone``), the plan costs too much (``over the
-        cap``), or another plan is more accurate, by more or less than chance explains (``beyond noise``, ``within noise``).
+        """The reason why the plan ``before`` is no longer chosen.
+
+        ``gone``: the second trie lacks one of its models. ``over the cap``: it costs too much now. ``beyond noise`` and
+        ``within noise``: another plan is more accurate, by more or by less than chance explains.
         """
         if self.gain is None or self.old_cost_usd is None:
             return "gone"
@@ -69,8 +72,9 @@ class PlanFlip:
 
 
 def plan_flips(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[PlanFlip, ...]:
-    """Return the ranges of caps on mean cost in which the tries' plans differ; neighbouring caps with the same two
-    plans, for the same reason (:attr:`PlanFlip.why`), are merged.
+    """Return the ranges of caps on mean cost in which the plans of both tries differ, by rising cap.
+
+    Neighbouring caps with the same two plans and the same reason (:attr:`PlanFlip.why`) form one range.
     """
     both = plans_over(before), plans_over(after)
     ends = [plans.decision(goal).path_cost_usd for plans in both for goal in _EXTREMES]
@@ -145,7 +149,8 @@ class MovedPaths:
     Attributes:
         tested: Number of paths compared; 0 if a trie has no standard errors (or no seconds).
         mean: Mean difference over the common paths, second trie minus first.
-        moved: Paths that changed significantly, the largest difference in standard errors first.
+        moved: Paths that changed significantly, those with the largest difference, divided by its standard error,
+            first.
     """
 
     tested: int
@@ -163,10 +168,10 @@ class TrieDifference:
         only_after: Paths that only the second trie has.
         has_same_answers: Whether both were estimated from the same answers (the accuracies are equal), so that
             differences in cost and latency are not noise.
-        prices: Prices that differ: a model's price in the first and in the second trie.
-        metrics: The comparison of the common paths, by metric.
-        flips: Plans that changed, by rising cap.
-        stop: The rule that ends requests in both tries.
+        prices: Prices that differ, keyed by model: the price in the first trie and that in the second.
+        metrics: The comparison of the common paths, keyed by ``accuracy``, ``cost`` or ``latency``.
+        flips: The ranges of caps in which the plans of both tries differ, by rising cap.
+        stop: The stop rule for which both tries were estimated.
     """
 
     common: int
@@ -234,7 +239,11 @@ def _require_comparable(before: AnnotatedTrie, after: AnnotatedTrie) -> None:
 
 
 def _common(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return pairs of nodes of the two tries with the same sequence of (stage, model), in the order of the first trie."""
+    """Return (nodes of the first trie, nodes of the second), of equal shape: paired nodes have the same sequence of
+    (stage, model).
+
+    The pairs are in the order of the first trie.
+    """
     if before.trie == after.trie:
         nodes = np.arange(1, len(before.trie))
         return nodes, nodes

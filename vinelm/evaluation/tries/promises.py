@@ -37,7 +37,7 @@ def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> S
         rows: The rows that it was estimated from.
 
     Returns:
-        The excess as a curve over the cost of plans; None if no loop has ``memory=1``.
+        The excess in accuracy as a curve over the cost of plans; None if the template has no loop with ``memory=1``.
     """
     template = replace(annotated.template, steps=remembering(annotated.template.steps, 2, instead_of=1))
     if template == annotated.template:
@@ -52,15 +52,16 @@ def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> S
 
 
 def promised_gain(by_kind: AnnotatedTrie, without: AnnotatedTrie) -> float:
-    """Return how much higher the predicted accuracy of plans by request type is than without types, as a fraction.
+    """Return the predicted accuracy of plans by request type minus that of plans without types, as a fraction.
 
     It is the mean over plans by type along their range of costs. Each is compared with the plan without types of the
-    same predicted cost, over signals if a trie over signals was estimated. The effect of choosing the best is removed
-    on both sides.
+    same predicted cost, over signals if a trie over signals was estimated. Both predictions are corrected for having
+    been chosen as the best of many.
 
     Args:
-        by_kind: A trie with types and with its evidence; over signals if such a trie was estimated.
-        without: A trie of the same rows without types, with its evidence.
+        by_kind: A trie with types and with its evidence. If it has a trie over signals, the plans over signals are
+            compared.
+        without: A trie of the same recorded results without types, with its evidence.
     """
     baseline, gains = Planner(without.signals or without), list[float]()
     for plan in GraphPlans(by_kind.signals or by_kind).along_budgets():

@@ -43,16 +43,18 @@ _OPERATION = re.compile(r"(chat|generate_content|text_completion)\s")
 
 
 def step_name(chosen: Any, *names: Any) -> str:
-    """Return ``chosen``, the application's own name of the step, or the first of ``names`` that is specific enough.
+    """Return the name of the step, at most 200 characters: ``chosen``, the name that the application gave, if it is not
+    empty.
 
-    Return "" if all names are empty or names that a library gives to each of its calls.
+    Otherwise it is the first of ``names`` that is not empty and not a name that a library gives to each of its calls;
+    "" without one.
     """
     found = text(chosen) or next((one for one in map(text, names) if one and not is_generic(one)), "")
     return found[:200]
 
 
 def is_generic(name: str) -> bool:
-    """Return whether this is a library's name for every call, such as a class, or an operation with a model."""
+    """Return whether a library gives this name to each of its calls: a class, or an operation such as ``chat gpt-4``."""
     return bool(_GENERIC.fullmatch(name) or _OPERATION.match(name))
 
 

@@ -80,7 +80,9 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the request's name and the inputs of an outermost observation, unless it is a generation."""
+    """Yield one (request, inputs of the application) from an outermost observation; nothing from a generation or an
+    inner observation.
+    """
     is_outermost = not first(record.get("parentObservationId"), record.get("parent_observation_id"))
     if (record.get("type") or "GENERATION") != "GENERATION" and is_outermost:
         yield text(first(record.get("traceId"), record.get("trace_id"))), json_in(record.get("input"))

@@ -58,7 +58,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the request's name and the inputs of an outermost run that is not a model call."""
+    """Yield one (request, inputs of the application) from an outermost run; nothing from a model call or an inner run."""
     if str(record["run_type"]).lower() != "llm" and not record.get("parent_run_id"):
         yield text(first(record.get("trace_id"), record.get("id"))), json_in(record.get("inputs"))
 

@@ -19,7 +19,7 @@ _RESPONSE = ("response", "resp", "response_body", "completion", "output")
 
 
 def _parts(record: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the bodies of request and response, or the record itself if it has their fields."""
+    """Return (body of the request, body of the response). A record that has their fields itself stands for both."""
     found = []
     for names, fields in ((_REQUEST, ("messages", "input")), (_RESPONSE, ("choices", "usage", "output"))):
         inner = next((one for name in names if (one := mapping(record.get(name)))), record)

@@ -40,7 +40,9 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the request and inputs (OpenInference's ``input.value``) of each outermost span that is not a model call."""
+    """Yield (request, inputs of the application) for each outermost span that is not a model call, from ``input.value``
+    (OpenInference).
+    """
     for one in _spans(record):
         attributes = _attributes(one.get("attributes"))
         parent = first(one.get("parentSpanId"), one.get("parent_span_id"), one.get("parent_id"))

@@ -29,8 +29,8 @@ class BatchPairs:
     Until then, the lines are in a temporary file.
 
     Attributes:
-        kept: Number of requests and responses that have arrived.
-        unanswered: Number of requests without a response, known at the end.
+        kept: Number of requests and responses that were stored to be joined.
+        unanswered: Number of these requests without a response; counted by :meth:`rest`.
     """
 
     def __init__(self) -> None:
@@ -38,8 +38,9 @@ class BatchPairs:
         self._halves: sqlite3.Connection | None = None
 
     def fed(self, place: str, record: object) -> Iterator[tuple[str, Any]]:
-        """Yield (place, record) unchanged, or nothing if the record is a request or a response to be joined; ``place`` is file
-        and line.
+        """Yield (place, record) unchanged, or nothing if the record is one half of a pair, which is then stored.
+
+        ``place`` is the record's file and line.
         """
         if not isinstance(record, dict) or (id_ := record.get("custom_id")) is None:
             yield place, record

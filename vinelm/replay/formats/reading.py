@@ -38,10 +38,9 @@ class TraceReading:
     Attributes:
         files: Number of opened files.
         calls: Number of model calls.
-        others: Number of records other than calls: tools, retrievers, spans around them.
+        others: Number of records that are not model calls: tools, retrievers, spans around them.
         broken: Number of lines and records that could not be read.
-        named: The first of these lines and records, with
-            place and reason.
+        named: File, line and reason of the first lines and records that could not be read.
         formats: Number of calls in each form.
         bytes_done: Bytes read so far; compressed files count with their size on disk.
         bytes_total: Bytes of all files.
@@ -175,8 +174,8 @@ def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], read
 
     Args:
         record: The record.
-        where: Its file and line.
-        known: The forms that it may have, each as name and reader; the first that fits is used.
+        where: The record's file and line.
+        known: Pairs (name of a form, module that reads it) that the record may have; the first that fits is used.
         reading: Updated with what was read.
     """
     try:

@@ -97,8 +97,10 @@ def _parsed(line: bytes) -> Any:
 
 
 def _unfolded(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each record in a value (an array, an API's page with an array, or the record itself) with ``place``, its file and
-    line.
+    """Yield (place, record) for each record in a value: an array of records, an API's page that contains such an array,
+    or one record.
+
+    ``place`` is the value's file and line.
     """
     name = next(
         (name for name in ("data", "runs", "observations") if isinstance(value, dict) and isinstance(value.get(name), list)),
@@ -164,7 +166,9 @@ def _document(file: IO[bytes], path: Path, note: Note) -> Iterator[tuple[str, An
 
 
 class _Moving:
-    """Decodes JSON while reading it: text before ``_at`` is decoded already, text from ``_at`` on is still to be decoded."""
+    """Decodes the JSON values in a file while reading it. In the text read so far, everything before the index ``_at``
+    is decoded.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._decode = file, codecs.getincrementaldecoder("utf-8-sig")("replace").decode

@@ -47,15 +47,17 @@ _CONVERSATION = ("session_id", "thread_id", "conversation_id", "sessionId", "thr
 
 
 def conversation_of(said: Mapping[str, Any], *named: Any) -> str:
-    """Return the first of ``named`` that is not empty, otherwise the session or thread in ``said``, the application's metadata
-    of a call; "" without either.
+    """Return the first of ``named`` that is not empty, otherwise the session or thread in ``said``; "" without either.
+
+    ``said`` has the metadata that the application gave to a call.
     """
     return text(first(*named, *(said.get(name) for name in _CONVERSATION)))
 
 
 def stands_for(said: Mapping[str, Any]) -> float:
-    """Return the number of calls that a recorded call represents: ``sample_weight`` in ``said``, the application's metadata of
-    the call, otherwise 1.
+    """Return the number of calls that a recorded call represents: ``sample_weight`` in ``said``, otherwise 1.
+
+    ``said`` has the metadata that the application gave to a call.
     """
     found = number(said.get("sample_weight"))
     return 1 if found is None else found

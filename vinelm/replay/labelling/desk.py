@@ -44,8 +44,10 @@ class Desk:
         self._kept, self._lock = kept, Lock()
 
     def next_question(self, who: str) -> dict[str, Any] | None:
-        """Return the question that the proof needs first and that is not reserved for another person; None if no
-        question is left.
+        """Return the open question that comes first for the proof and is not reserved for another person, and reserve
+        it for ``who``.
+
+        None if no question is left.
         """
         return next(iter(self.next_questions(who, 1)), None)
 
@@ -60,8 +62,9 @@ class Desk:
             return any(row["question_id"] == question for row in self._kept.rows.questions())
 
     def put_label(self, question: int, choice: str, who: str) -> None:
-        """Store a label, a key of :data:`CHOICES` or two scores, for the question with this number; it replaces the person's
-        earlier label.
+        """Store the label of person ``who`` for the question with this number; it replaces the person's earlier label.
+
+        ``choice`` is a key of :data:`CHOICES`, or two scores such as ``0.7/0.4``.
         """
         with self._lock:
             put_label(self._kept, question, choice, who)

@@ -87,7 +87,8 @@ class BudgetPart:
 
 
 def plotted_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[BudgetPart]]:
-    """Return the slider with as many stops as fit on the page, and the section's pictures of these stops.
+    """Return (the slider, the pictures of its stops), with every second stop removed until the pictures fit on the
+    page.
 
     ``note`` is printed inside each picture.
     """
@@ -144,10 +145,11 @@ def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
 
 
 def budget_data(slider: BudgetSlider, parts: Sequence[BudgetPart], typeset: Callable[[object], object]) -> dict[str, Any]:
-    """Return the data of the page's script.
+    """Return the data of the page's script as JSON types.
 
-    ``stops`` has, for each stop, its ``texts`` by name and, by the name of each part in ``parts``, the index of its picture.
-    ``pictures`` has the pictures, each once. ``typeset`` is applied to every text.
+    ``stops`` has an object for each stop. Its ``texts`` are keyed by the text's name; its ``pictures`` are indices into
+    the list ``pictures``, keyed by the name of the part. That list has each different picture once. ``typeset`` is
+    applied to every text.
     """
     numbers: dict[str, int] = {}
     stops = []

@@ -17,11 +17,12 @@ _BOX, _GAP, _FORK, _LABEL = 188.0, 30.0, 40.0, 18.0
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A part of the picture. Lines enter at ``middle`` of its top or left edge and leave on the opposite side.
+    """A part of the picture. Lines enter it at its top or left edge, ``middle`` pixels from the corner, and leave on
+    the opposite side.
 
     Attributes:
         width, height: The size of the part in pixels.
-        middle: The distance of the lines from the part's corner.
+        middle: The distance, in pixels, of these lines from the part's top left corner.
         plot: Draws the part with its top left corner at (x, y).
         ends: Whether no request continues after the part.
         has_head: Whether lines to the part end with an arrow.

@@ -93,21 +93,23 @@ def _place(
     is_left: bool,
     is_wanted: bool,
 ) -> tuple[float, float] | None:
-    """Return where a dot's name begins, and the name's base line: right, left, above or below the dot, wherever the name
-    overlaps least.
+    """Return where to write a dot's name: (its left end, its base line) in pixels.
+
+    The place is right, left, above or below the dot, where the name overlaps the fewest boxes.
 
     Args:
         x: The dot's distance from the left in pixels.
         y: The dot's distance from the top in pixels.
         length: The length of the name in pixels.
-        width: The width of the picture.
+        width: The width of the picture in pixels.
         taken: Boxes that are covered already, as (left, top, right, bottom).
-        floor_y: The lowest base line.
-        is_left: Whether another dot is close on the right, so that a name there would seem to belong to that dot.
-        is_wanted: Whether the name is written in any case.
+        floor_y: The lowest allowed base line.
+        is_left: Whether names on the right are not allowed, because another dot is close there.
+        is_wanted: Whether the name is written even if it overlaps a box.
 
     Returns:
-        None if every place is taken; the name is then only in the dot's text and in the table.
+        None if every place overlaps a box and ``is_wanted`` is False; the name is then only in the dot's text and in
+            the table.
     """
     right = [] if is_left else [(x + 13, y + 4), (x + 9, y - 8), (x + 9, y + 17)]
     left = [(x - 13 - length, y + 4), (x - 9 - length, y - 8), (x - 9 - length, y + 17)]

@@ -17,8 +17,8 @@ ColourOf = Callable[[str], int]
 
 
 class Sketch:
-    """A picture under construction. All text is escaped. Shortened words appear in full when readers point
-    at them.
+    """A picture under construction, in SVG. All text is escaped. Texts that were cut are shown in full if readers point
+    at their box.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Sketch:
         self._boxes.append(f'<path d="{path}" fill="var(--{fill})"{stroke}/>')
 
     def bar(self, x: float, y: float, width: float, height: float, colour: int) -> None:
-        """Draw a filled rectangle in the colour of a model; ``colour`` is the index that :data:`ColourOf` returns."""
+        """Draw a filled rectangle in the colour of a model; ``colour`` is the index of that colour."""
         self._boxes.append(
             f'<path d="M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z" fill="var(--model-{colour % MODEL_COLOURS})"/>'
         )
@@ -102,7 +102,7 @@ class Sketch:
         self._boxes.append(f'<path d="{shape}" fill="var(--{colour})"/>')
 
     def says(self, x: float, y: float, width: float, height: float, words: str) -> None:
-        """Add a rectangle that shows the text ``words`` when readers point at it or reach it by the arrow keys."""
+        """Add an invisible rectangle that shows the text ``words`` when readers point at it or reach it by the arrow keys."""
         self._hits.append(
             f'<rect class="hit" x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" height="{height:.0f}" data-tip="{escape(words)}"/>'
         )

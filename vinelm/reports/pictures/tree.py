@@ -52,7 +52,7 @@ def _depth(nodes: Sequence[PlanNode]) -> int:
 
 
 class _Layout:
-    """Computes where the steps are placed, within ``room`` pixels; see the subclasses."""
+    """Computes where the boxes of the steps are placed; ``room`` is a width in pixels, whose use the subclasses define."""
 
     def __init__(self, room: float) -> None:
         self.room = room
@@ -62,9 +62,11 @@ class _Layout:
         raise NotImplementedError
 
     def place(self, nodes: Sequence[PlanNode], depth: int, top: float, above: _Place | None) -> float:
-        """Place ``nodes`` below each other from ``top``, each with its later steps; return the position below the last.
+        """Place ``nodes`` below each other from ``top`` on, each with its later steps; return the y position below the
+        last, in pixels.
 
-        ``depth`` is the number of steps before them, ``above`` the place of the step that they follow.
+        ``depth`` is the number of steps before them, ``above`` the place of the step that they follow; None at the
+        start.
         """
         raise NotImplementedError
 
@@ -96,7 +98,7 @@ class _Across(_Layout):
         sketch.line(points, width=_thick(place))
 
     def _whole(self, node: PlanNode, depth: int) -> float:
-        """Return the height of a node with all its later steps."""
+        """Return the height in pixels that a node needs, together with all its later steps."""
         return max(self.height(node, depth), self._below(node, depth))
 
     def _below(self, node: PlanNode, depth: int) -> float:
@@ -104,7 +106,7 @@ class _Across(_Layout):
 
 
 class _Down(_Layout):
-    """A layout with one step below the other, indented."""
+    """A layout with one step below the other, indented, in a picture of width ``room``."""
 
     def width(self, depth: int) -> float:
         return self.room - min(depth, _DEEPEST) * _INDENT
@@ -127,8 +129,8 @@ def _thick(place: _Place) -> float:
 
 
 def _when(node: PlanNode, width: float) -> list[str]:
-    """Return the step's condition, to write in front of the step, as at most two lines of ``width`` pixels; empty without
-    one.
+    """Return the step's condition as lines in front of the step, at most two of ``width`` pixels; empty if the step has
+    none.
     """
     return wrapped(f"if {node.when}", width - 14, 12) if node.when else []
 

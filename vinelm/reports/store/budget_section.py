@@ -38,12 +38,13 @@ class BudgetPlans:
     """Plans for a range of budgets, from these inputs.
 
     Attributes:
-        searched: The trie that VineLM's plans are made from.
+        searched: The trie over which VineLM plans.
         plans: The plans over paths, including the fixed plans that VineLM's plans are compared with.
-        comparison: The estimates of every policy from the rows.
+        comparison: The estimates for every policy from the recorded results.
         verdict: The verdict of the page.
-        own: The verdict's plan, which is shown first; None without one.
-        baseline: The plan that bars compare with: the current setup, or the most accurate single model; None without one.
+        own: The plan that the verdict is about, which is shown first; None without one.
+        baseline: The plan that the bars are compared with: the current setup, or the most accurate single model; None
+            without one.
         is_today: Whether the baseline is the current setup.
     """
 
@@ -109,7 +110,7 @@ class BudgetPlans:
 
     @property
     def _name(self) -> str:
-        """The label of the plan that the bars are compared with."""
+        """The label of the baseline's bars: ``today`` or ``single model``."""
         return "today" if self.is_today else "single model"
 
     @property
@@ -128,8 +129,9 @@ class BudgetPlans:
         return () if sweep is None else sweep.points.get(self._policy, ())  # type: ignore[call-overload]
 
     def _budgets(self) -> Sequence[float | None]:
-        """Return the tested budgets and one budget between each two neighbours; without tested budgets, budgets over
-        the frontier.
+        """Return the tested budgets, and one budget between each two neighbours, in dollars per request.
+
+        Without tested budgets, return budgets over the range of the frontier; if no plan costs anything, only None.
         """
         tested = sorted({cap for one in self._tested_points() if (cap := one.objective.max_cost_usd) is not None})
         if tested:
@@ -196,7 +198,9 @@ def _parts(spent: Sequence[SpentOn], stage: str, field: str) -> Parts:
 
 
 def _totals(plans: Sequence[Sequence[SpentOn]], field: str) -> list[float]:
-    """Return the value of every bar: the total of one plan in one stage, of the field called ``field`` (dollars or seconds)."""
+    """Return the length of every bar: the sum over models of ``field`` (``cost_usd`` or ``latency_s``), for each plan
+    and stage.
+    """
     return [
         sum(amount for _, amount in _parts(spent, stage, field)) for spent in plans for stage in {one.stage for one in spent}
     ]

@@ -37,10 +37,10 @@ _FRONTIER_INTRO = (
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """A policy's estimated averages per request under one cap.
+    """A policy's best plan under one cap, with its estimated averages per request.
 
     Attributes:
-        cap: The limit on cost in dollars, or on latency in seconds.
+        cap: The limit on the mean cost in dollars, or on the latency in seconds.
         plan: The plan in words.
         accuracy: The accuracy with its interval.
         cost_usd: Dollars per request.
@@ -56,7 +56,7 @@ class FrontierPoint:
 
 @dataclass(frozen=True, slots=True)
 class PolicyFrontier:
-    """A policy's points in order of rising caps. Caps without a feasible plan are left out."""
+    """A policy's best plans, as points in order of rising caps. Caps that no plan of the policy meets are left out."""
 
     name: str
     role: Role
@@ -72,7 +72,7 @@ def interval_of(value: float, standard_error: float | None) -> Interval:
 
 
 def estimated_frontiers(plans: Plans[Any], bound: Bound) -> tuple[PolicyFrontier, ...]:
-    """Estimate the frontiers of VineLM, the best fixed plan and the best single model over a grid of caps.
+    """Return the estimated frontiers of VineLM, the best fixed plan and the best single model, over the same caps.
 
     ``bound`` is the limit of the objective that is capped: mean cost or latency.
     """
@@ -178,8 +178,9 @@ def _frontier_table(kind: str, frontiers: Sequence[PolicyFrontier], bound: str, 
 
 
 def arm_tables(annotated: AnnotatedTrie) -> tuple[Table, ...]:
-    """Return a table for each stage after which the application chooses: how often each branch follows, by the
-    stage's model.
+    """Return a table for each stage after which the application chooses between branches.
+
+    A row shows how often each branch follows after one model has run the stage.
     """
     tables = []
     for (stage, arms), found in groupby(arm_shares(annotated), key=lambda share: (share.stage, tuple(share.arms))):
@@ -200,7 +201,9 @@ def _share(value: float, width: float | None) -> str:
 
 
 def stage_table(annotated: AnnotatedTrie) -> Table:
-    """Return the number of paths (histories) and observations by depth and stage."""
+    """Return a table with a row for each depth and stage: the number of nodes, of nodes with observations, and of
+    observations.
+    """
     rows, trie = [], annotated.trie
     for depth, level in enumerate(trie.levels[1:], start=1):
         for index in sorted(set(trie.stage[level].tolist())):
