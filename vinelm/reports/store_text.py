@@ -39,10 +39,11 @@ def judge_words(facts: Mapping[str, Any], *, has_common_error: bool = True) -> s
 
 
 def today_words(facts: Mapping[str, Any]) -> str:
-    """Return in words what accuracies mean for requests without labels.
+    """Return a sentence that says how accuracies count requests without labels: an answer equal to the current setup's is
+    right.
 
     Args:
-        facts: ``meta["as_today"]`` of a trie.
+        facts: ``meta["as_today"]`` of a trie: the numbers of requests with and without labels, and of people's answers.
     """
     asked = f"persons have said of {facts['asked']:,} answers which are right" if facts["asked"] else "no person was asked yet"
     return (
@@ -63,12 +64,13 @@ def _rate(rate: Sequence[float]) -> str:
 
 
 def shown_lines(record: SignalRecord, rows: int, answers: int | None = None) -> Iterator[str]:
-    """Yield sentences on notable facts about a store's answers and their classes.
+    """Yield sentences on a store's answers and on problems of their classes (groups of equal answers); nothing without
+    problems.
 
     Args:
-        record: the settings with which the answers and classes were recorded.
-        rows: number of rows of the store.
-        answers: number of rows with an answer; None leaves this number out.
+        record: The settings with which the answers and classes were recorded.
+        rows: Number of rows of the store.
+        answers: Number of rows with an answer; None leaves out the sentence with this number.
     """
     if record.answer and answers is not None:
         yield f"Answers ({', '.join(record.answer)}) of {answers:,} rows."

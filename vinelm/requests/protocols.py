@@ -106,8 +106,8 @@ class CallContext:
         on_gate: called with True when an attempt begins to wait for rate limits, with False when it is sent, and then with the
             engine of the replica that serves it, if a replica group does; None without a listener. Backends without rate limits
             do not call it.
-        on_over: called when an attempt ends, before its slot goes to another call, with the cached part of its prompt, in [0,
-            1], or None; None without a listener. Must not raise.
+        on_over: called when an attempt ends, before a waiting call may start in its place, with the fraction of its prompt that
+            was cached, in [0, 1], or None if unknown; None without a listener. Must not raise.
         priority: the call's priority among calls waiting for rate limits; finite, higher goes first. Its ``float()``
             may change while the call waits. Its attribute ``engine``, if any, names the preferred replica; None means
             no preference.
@@ -117,10 +117,10 @@ class CallContext:
             raise, or None. None without a listener.
         key: the request's name, unique over all callers and the same for all of its calls; "" if unused.
         conversation: the name of the request's conversation, unique over all callers; "" if it has none.
-        own: the application's own chat model that makes the call; None without one. If it is the entry's model (``entry``),
-            this object is called, with its own key.
-        slot: returns the engine's slot that the call should take when its turn comes, or None; ``slot`` itself is None
-            if slots are not chosen. Must not raise.
+        own: the application's own chat model that makes the call; None without one. If its catalog name (``own.entry``) is the
+            called model's name, this object is called, with its own API key.
+        slot: returns the number of the server's slot (llama.cpp) that the call should use when it is sent, or None for any;
+            ``slot`` itself is None if slots are not chosen. Must not raise.
         equal: shares answers between equal calls (:class:`vinelm.backends.remote.equal_calls.EqualCalls`). None calls
             the model every time. Backends whose answers do not depend on the prompt alone do not use it.
     """
@@ -199,7 +199,9 @@ class ChatModelSource(Protocol):
         """Return the clock of a new run."""
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """Return a chat model for one invocation; ``limits`` replaces fields of its entry, such as ``max_tokens``."""
+        """Return a chat model for one invocation; ``limits`` replaces fields of the model's catalog entry, such as
+        ``max_tokens``.
+        """
 
 
 class BesideService(Protocol):
@@ -213,8 +215,8 @@ class BesideService(Protocol):
         """
 
     def feedback(self, run: str, score: float) -> None:
-        """Count feedback on a request's answer, a score in [0, 1]; ``run`` is the request's name; feedback for an unknown
-        request is ignored.
+        """Record feedback on the answer of the request named ``run``, a score in [0, 1]; feedback for an unknown request is
+        ignored.
         """
 
     def write(self, call: Mapping[str, Any]) -> None:
@@ -356,7 +358,8 @@ class Vine(Protocol):
         to: Sequence[str] | Mapping[Any, str] | None = None,
         times: int | Mapping[str, int] | None = None,
     ) -> Callable[..., Any]:
-        """Return a conditional edge to ``fn``'s choice, or to ``end`` if ``fn``, the policy or a limit ends the request.
+        """Return the function of a conditional edge: it returns what ``fn`` returns, or ``end`` if the policy or a loop limit
+        ends the request.
 
         See :meth:`vinelm.VineLM.route` for the arguments: the targets, and a loop's start and bound.
         """
@@ -370,14 +373,16 @@ class Vine(Protocol):
         cost_usd: float = 0.0,
         ttl_s: float | None = None,
     ) -> Any:
-        """Return a LangChain tool with its owner's declaration; while profiling it is called normally.
+        """Return a LangChain tool that carries this declaration of its effects; while profiling, its calls are not prefetched.
 
         See :meth:`vinelm.VineLM.tool` for the arguments.
         """
 
     @property
     def finish(self) -> Callable[..., Any]:
-        """A graph node that returns an earlier answer if the policy prefers it to the last answer."""
+        """A graph node for the end of a request: it writes an earlier answer if the policy trusts that one more than the last
+        answer.
+        """
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> Any:
         """Return a chat model whose calls are invocations of ``stage``, or of the calling node."""

@@ -81,10 +81,14 @@ def _answer(tree: ast.AST) -> str | None:
 
 
 def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str | None, list[Any]]:
-    """Return the values that the code compares a person's answer with, by the key of the answer; the key None is the answer
-    itself.
+    """Return the values that the code compares a person's answer with.
 
-    ``uses`` are the syntax nodes that read the answer, ``above`` has the parent of each syntax node.
+    The result's keys are the keys of the answer, as in ``answer["type"]``; values compared with the whole answer have the key
+    None.
+
+    Args:
+        uses: The syntax nodes that read the answer.
+        above: The parent of each syntax node.
     """
     found: dict[str | None, list[Any]] = {}
     for use in uses:
@@ -107,7 +111,9 @@ def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str |
 
 
 def _chosen(values: list[Any]) -> str:
-    """Return the code of the value that lets the application continue, preferably a value that means yes."""
+    """Return the code of the value that lets the application continue: one that means yes, else the first; a default without
+    values.
+    """
     words = {str(value).casefold(): value for value in reversed(values)}
     best = next((words[word] for word in _YES if word in words), values[0] if values else _ON)
     return _code(best)

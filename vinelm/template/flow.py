@@ -34,7 +34,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """The part of a :data:`_Place` that stands for the turns of a loop that are left, at least one."""
+    """An element of a :data:`_Place`: at most ``left`` (at least 1) more turns of ``loop``."""
 
     loop: Loop
     left: int
@@ -42,7 +42,7 @@ class _Turns:
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """The part of a :data:`_Place` that stands for those stages of a superstep that follow its first ones."""
+    """An element of a :data:`_Place`: the stages of a superstep whose models are not chosen yet."""
 
     rest: tuple[Stage, ...]
 
@@ -167,7 +167,9 @@ class Flow:
         return {name: frozenset(found[name]) for name in sorted(found, key=self._order.__getitem__)}, may_end
 
     def _leads_to_an_answer(self, stage: Stage, after: _Place) -> bool:
-        """Return whether this stage or one after it is answerable; ``after`` is the place after the stage."""
+        """Return whether this stage or one after it is answerable; ``after`` has the steps that remain after the stage. Always
+        True if the flow does not prune.
+        """
         if stage.answerable or not self._prunes:
             return True
         if after not in self._leads:
