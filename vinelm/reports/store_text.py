@@ -39,8 +39,7 @@ def judge_words(facts: Mapping[str, Any], *, has_common_error: bool = True) -> s
 
 
 def today_words(facts: Mapping[str, Any]) -> str:
-    """Return a sentence that says how accuracies count requests without labels: an answer equal to the current setup's is
-    right.
+    """Return a sentence that says how many requests have no label, and that their answers count as right if they equal today's.
 
     Args:
         facts: ``meta["as_today"]`` of a trie: the numbers of requests with and without labels, and of people's answers.
@@ -64,8 +63,7 @@ def _rate(rate: Sequence[float]) -> str:
 
 
 def shown_lines(record: SignalRecord, rows: int, answers: int | None = None) -> Iterator[str]:
-    """Yield sentences on a store's answers and on problems of their classes (groups of equal answers); nothing without
-    problems.
+    """Yield sentences on the number of a store's answers, and on problems of their classes (groups of equal answers).
 
     Args:
         record: The settings with which the answers and classes were recorded.

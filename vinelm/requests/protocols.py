@@ -199,9 +199,7 @@ class ChatModelSource(Protocol):
         """Return the clock of a new run."""
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """Return a chat model for one invocation; ``limits`` replaces fields of the model's catalog entry, such as
-        ``max_tokens``.
-        """
+        """Return a chat model for one invocation; ``limits`` replaces fields of its catalog entry, such as ``max_tokens``."""
 
 
 class BesideService(Protocol):
@@ -215,9 +213,7 @@ class BesideService(Protocol):
         """
 
     def feedback(self, run: str, score: float) -> None:
-        """Record feedback on the answer of the request named ``run``, a score in [0, 1]; feedback for an unknown request is
-        ignored.
-        """
+        """Record feedback, a score in [0, 1], on the answer of the request named ``run``; ignore it for an unknown request."""
 
     def write(self, call: Mapping[str, Any]) -> None:
         """Record a call that a gateway has passed on. Never raises."""
@@ -358,8 +354,8 @@ class Vine(Protocol):
         to: Sequence[str] | Mapping[Any, str] | None = None,
         times: int | Mapping[str, int] | None = None,
     ) -> Callable[..., Any]:
-        """Return the function of a conditional edge: it returns what ``fn`` returns, or ``end`` if the policy or a loop limit
-        ends the request.
+        """Return a function for a conditional edge. It returns ``fn``'s choice, or ``end`` if the policy or a loop limit ends
+        the request.
 
         See :meth:`vinelm.VineLM.route` for the arguments: the targets, and a loop's start and bound.
         """
@@ -380,8 +376,8 @@ class Vine(Protocol):
 
     @property
     def finish(self) -> Callable[..., Any]:
-        """A graph node for the end of a request: it writes an earlier answer if the policy trusts that one more than the last
-        answer.
+        """A graph node for a request's end: it writes an earlier answer if the policy trusts that answer more than the last
+        one.
         """
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> Any:

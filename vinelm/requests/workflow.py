@@ -135,9 +135,7 @@ class Workflow:
 
     @property
     def has_template(self) -> bool:
-        """Whether the template was given or read from the graph; if not, it is read when the workflow is loaded, before it is
-        used.
-        """
+        """Whether the template was given or has been read from the graph, which happens when the workflow is loaded."""
         return self.template is not _OF_GRAPH
 
     @property

@@ -38,14 +38,14 @@ _NO_GRAPH = " (code without a graph needs a workflow file by hand: see docs/fram
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A graph of an application.
+    """A graph of an application, or a function without a graph.
 
     Attributes:
-        module: The imported module that contains it.
-        attribute: Its name in the module.
+        module: The imported module that contains the object ``value``.
+        attribute: The object's name in the module.
         root: The folder from which the module is imported.
-        value: The object itself: the graph, or the function.
-        kind: How to get the graph from ``value``.
+        value: The graph, or the function that makes it or runs without one.
+        kind: How to get the graph from ``value``, such as ``"maker"`` for a function that returns it; see :data:`Kind`.
         rest: The code after the name that leads to ``value``: ``.graph`` if an object holds the graph; else empty.
     """
 

@@ -93,8 +93,7 @@ class OracleStop(WorkflowStop):
         return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return (False, ``has_failures``): a right answer always ends the request, a wrong one only if the invocation failed.
-        """
+        """Return (False, ``has_failures``): a right answer always ends a request, a wrong one only if its invocation failed."""
         return False, has_failures
 
     def warnings(self, steps: Sequence[Step]) -> tuple[str, ...]:

@@ -66,11 +66,11 @@ Before = dict[Path, bytes | None]
 
 @contextmanager
 def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
-    """After the block, which adds files to ``before``, restore the content of these files, and name the restored files to
-    ``tell``.
+    """After the block, restore the files in ``before``, to which the block adds the old content of each file before changing
+    it.
 
-    The modules that the block imported from these files are removed from ``sys.modules``, because their code is the changed
-    version.
+    The names of the restored files are passed to ``tell``. Modules that the block imported from the folders of these files are
+    removed from ``sys.modules``, because their code may be the changed version.
     """
     known = dict(sys.modules)
     try:
@@ -160,7 +160,10 @@ def _written_apart(asked: FirstRun) -> dict[str, Any]:
 
 
 def write_apart(answer: str, asked: str) -> int:
-    """Write a project, and write the outcome to the file ``answer``; ``asked`` has the fields of a :class:`FirstRun`."""
+    """Write a project, and its outcome or error as JSON to the file ``answer``; return the exit code: 0, or 130 after Ctrl-C.
+
+    ``asked`` is a JSON object with the fields of a :class:`FirstRun`.
+    """
     try:
         found = _write(FirstRun(**json.loads(asked)))
     except InputError as error:

@@ -22,9 +22,7 @@ Facts = tuple[tuple[str, str], ...]
 
 
 def prompt_table(stages: Sequence[StagePrompts]) -> Table:
-    """Return a table of each stage's prompt tokens: how many are static, shared with other requests, or repeated in one
-    request.
-    """
+    """Return a table of each stage's prompt tokens: static, shared with other requests, or repeated within a request."""
     return Table(
         title=PROMPT_TITLE,
         columns=tuple(name.removeprefix("<") for name in PROMPT_COLUMNS),

@@ -268,7 +268,7 @@ class _StorePage:
 
     @cached_property
     def searched(self) -> AnnotatedTrie:
-        """The trie that the shown plans are chosen from: ``annotated.signals`` if the verdict's plan uses signals, else
+        """The trie that the shown plans are chosen from: the trie of signals if the verdict's plan uses signals, else
         ``annotated``.
         """
         return trie_of_verdict(self.annotated, self.verdict)
@@ -383,7 +383,7 @@ class _StorePage:
         )
 
     def _baseline_over(self, plans: Plans[Any]) -> Any:
-        """Return the plan in ``plans`` that equals the verdict's baseline (the current setup or a single model); None without
+        """Return the plan in ``plans`` that equals the verdict's baseline (the current setup, or a single model); None without
         one.
         """
         if self.today is not None:

@@ -37,9 +37,7 @@ def _cost_chart(sweep: PolicySweep) -> Chart:
 
 
 def sweep_sections(comparison: StoreComparison) -> tuple[Section, ...]:
-    """Return a section for each sweep of a limit, and one that compares the predicted figures of all swept plans with the
-    achieved.
-    """
+    """Return a section for each sweep of a limit, and one that compares the plans' predicted figures with the achieved."""
     found = []
     cost, floor, cap = (comparison.sweep(bound) for bound in ("max_cost_usd", "min_accuracy", "max_latency_s"))
     if cost is not None:
