@@ -103,9 +103,9 @@ class CallContext:
             settings), as the model's package names them; None unless content is captured.
         on_prompt: receives the messages and the bound tools of each call, before it is made; None unless the prompts' shapes
             are needed. Must not raise.
-        on_gate: called with True when an attempt begins to wait for rate limits, with False when it is sent, and then with the
-            engine of the replica that serves it, if a replica group does; None without a listener. Backends without rate limits
-            do not call it.
+        on_gate: called with True when an attempt begins to wait for rate limits, and with False when it is sent; if a replica
+            group serves it, the second argument then names the replica's engine. None without a listener. Backends without rate
+            limits do not call it.
         on_over: called when an attempt ends, before a waiting call may start in its place, with the fraction of its prompt that
             was cached, in [0, 1], or None if unknown; None without a listener. Must not raise.
         priority: the call's priority among calls waiting for rate limits; finite, higher goes first. Its ``float()``
@@ -250,9 +250,15 @@ class Invocation:
 
 
 class OpenBatch(NamedTuple):
-    """A stored batch of calls that has no answers yet: its number, our key for it, the model and the number of calls.
+    """A stored batch of calls that has no answers yet.
 
-    ``provider_id`` is None if the batch may not have been submitted yet; ``recorded_s`` is in Unix time.
+    Attributes:
+        batch_id: the batch's number in the store.
+        key: VineLM's name of the batch, by which the batch and its calls are found at the provider.
+        model: the catalog name of the model that all calls go to.
+        provider_id: the provider's id; None if the batch may not have been submitted yet.
+        calls: the number of calls.
+        recorded_s: when the batch was stored, in Unix time.
     """
 
     batch_id: int

@@ -53,7 +53,9 @@ def _functions(runnable: Any) -> Iterator[Any]:
 
 
 def _answer(tree: ast.AST) -> str | None:
-    """Return the code of an answer to a function's first ``interrupt``; None if the source does not show what it expects."""
+    """Return the code of an answer to a function's first ``interrupt``; None if the source does not show which answers the
+    function expects.
+    """
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     called = next((node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == "interrupt"), None)
     if called is None:

@@ -126,7 +126,7 @@ class ObservedRequest:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Inside the block, which notifies observers, let :func:`current_request` return this request's token."""
+        """While the block notifies observers, let :func:`current_request` return each observer's token for this request."""
         before = _REQUEST.set(self)
         try:
             yield

@@ -301,7 +301,7 @@ def _usage(invocation: Invocation) -> dict[str, Any]:
 
 
 def _conversation() -> str | None:
-    """Return the running node's conversation: the graph's thread; None without a checkpointer."""
+    """Return the id of the thread (conversation) that the running node belongs to; None without a checkpointer."""
     thread = ((var_child_runnable_config.get() or {}).get("configurable") or {}).get("thread_id")
     return None if thread is None else str(thread)
 

@@ -180,9 +180,9 @@ class Flow:
 
 
 def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
-    """Yield the stages that may come next from a place (the remaining steps), each with the place after it.
+    """Yield (stage, steps that remain after it) for each stage that may come next; (None, ()) if a request may end instead.
 
-    (None, ()) is among them if requests may end.
+    ``place`` has the remaining steps, the next one first.
     """
     if not place:
         yield None, ()
@@ -208,7 +208,7 @@ def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
 
 
 def _turn(loop: Loop, left: int, rest: _Place) -> _Place:
-    """Return the place (the remaining steps) before a turn of a loop.
+    """Return the steps that remain before a turn of a loop.
 
     ``left`` is the number of turns allowed after this turn, ``rest`` the steps after the loop.
     """

@@ -454,8 +454,7 @@ class SignalTrie(AnnotatedTrie):
         return True
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return slots as :meth:`AnnotatedTrie.slots` does, but in a chain with one slot for each invocation, counted from 0.
-        """
+        """Return slots as :meth:`AnnotatedTrie.slots` does, but in a chain with one slot per invocation, counted from 0."""
         found = depth.astype(np.int64) if self.template.base.is_linear else super().slots(stage, depth)[0]
         return found, 1 + int(found.max(initial=0))
 

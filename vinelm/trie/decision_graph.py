@@ -257,7 +257,7 @@ class DecisionGraph:
 
     @cached_property
     def loses(self) -> bool:
-        """Whether a request may reach a stage that the trie lacks before it has an answer."""
+        """Whether a request may reach, before it has an answer, a stage that the trie lacks."""
         return bool(self.lost.any())
 
     @cached_property

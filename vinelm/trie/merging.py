@@ -23,7 +23,7 @@ from vinelm.trie.arrays import BoolArray, IntArray, frozen
 
 
 class SharedNodes:
-    """The methods of :class:`~vinelm.trie.trie.MergedTrie` that only need its edges."""
+    """The methods of :class:`~vinelm.trie.trie.MergedTrie` that only need the trie's edges."""
 
     depth: npt.NDArray[np.int16]
     stage: npt.NDArray[np.int16]
@@ -193,7 +193,7 @@ class _Segments:
 
 
 def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of :class:`~vinelm.trie.trie.MergedTrie` for a bound template.
+    """Return the arrays of a :class:`~vinelm.trie.trie.MergedTrie` for a bound template, by attribute name.
 
     Raises:
         TemplateError: there are more nodes than ``most``; the message says which settings give fewer nodes. Or a stage is both

@@ -97,7 +97,7 @@ class Outcomes:
 
     @cached_property
     def passed(self) -> BoolArray:
-        """For each stage of the trie, whether the workflow's own check has passed the answer before it; False for the first
+        """For each stage of the trie, whether the workflow's own check has passed the previous answer; False for the first
         stage.
         """
         found = np.zeros(len(self.stages), np.bool_)

@@ -357,7 +357,8 @@ class Verdict:
         return times > MOST_TIMES, plan.saved_usd <= 0.0, times, -plan.gain_low
 
     def _shared(self, failed: ComparedPlan | None) -> tuple[ComparedPlan | None, float]:
-        """Return the plan that saves most as part of a traffic split with at most the allowed loss, and its share of requests.
+        """Return the plan to serve to a share of the requests, and this share, such that the loss is allowed and the saving is
+        largest.
 
         For the first plan that failed its test, the plan's own interval counts: the tests would have been wrong to pass this
         plan only if it truly loses more than the interval's end, so that both errors together are at most 5 %. Any other plan

@@ -117,7 +117,12 @@ def project_of(asked: FirstRun, tell: Callable[[str], None], before: Before) -> 
 
 
 def _write(asked: FirstRun) -> dict[str, Any]:
-    """Import the application and write its project; return the changed files, what is left to do, and the old contents."""
+    """Import the application and write its project.
+
+    Returns:
+        ``edited``: the application's files that were changed. ``todo``: lines on what is left to do. ``before``: the old text
+        of each written file by its path, decoded as Latin-1; None for a new file.
+    """
     from vinelm.datasets import Columns, read_dataset
     from vinelm.scaffold import read_application
     from vinelm.scaffold.catalog_file import chosen_models
@@ -197,7 +202,8 @@ def note_turns(file: Path, template: Template, n_models: int) -> str | None:
         n_models: The number of models in the catalog.
 
     Returns:
-        What was written, in one line; None if twice the turns would be too many.
+        What was written, in one line; None if twice the turns would be too many, or the file does not assign ``template``
+        exactly once.
     """
     text = file.read_text(encoding="utf-8")
     turns = max((step.times for step in walk(template.steps) if isinstance(step, Loop)), default=LONGEST)

@@ -136,11 +136,12 @@ def store_page(
     Args:
         store: Path of the observation store.
         trie: The annotated trie, or the path of its ``.vine`` file.
-        evaluation: The verdict on store and trie, see :func:`~vinelm.report`.
+        evaluation: The result of :func:`~vinelm.evaluate` for this store, trie and seed; None evaluates them, with the same
+            result.
         in_use: What the application runs today: a model, or a file with a plan; see :func:`~vinelm.report`.
         show_text: Show the answers of the examples.
         seed: Decides how the requests are split.
-        on_done: Called as ``on_done(done, total, what)``.
+        on_done: Called as ``on_done(done, total, what)`` with the number of finished and of all parts of the work.
 
     Raises:
         StoreError: The store cannot be read.

@@ -228,7 +228,7 @@ def _is_known(one: SweptPolicy) -> bool:
 
 
 def _is_plotted(one: SweptPolicy) -> bool:
-    """Return whether a point is drawn, because its accuracy is known well enough; the table has all points."""
+    """Return whether a policy's point is drawn: its accuracy is known, in [0, 1], and has an interval that is narrow enough."""
     return _is_known(one) and one.band[1] - one.band[0] <= WIDEST and 0.0 <= one.policy.accuracy.value <= 1.0
 
 
