@@ -299,7 +299,7 @@ class Paying:
         on_full: Called if the budget has no room for a call, before the call waits for other requests to end. If it raises, the
             request ends.
         unused_usd: Returns the maximum cost, in dollars, of the calls that were bought for the request but not used.
-        has_bought: Returns whether an earlier run has bought calls for the request. Such a request runs even if the budget is
+        has_bought: Returns whether calls were already bought for the request. Such a request runs even if the budget is
             exceeded, to fetch their answers.
         waiting: A context that is entered while the request waits for room in the budget.
     """
@@ -325,7 +325,7 @@ class Paying:
     def top_up(self, upper_usd: float) -> bool:
         """Raise the request's reservation to ``upper_usd`` dollars; return whether the budget allows it.
 
-        A failure of the store is raised by this and all later calls, and again when the request ends.
+        A failure of the store is raised at once, by every later call of this method, and again when the request ends.
         """
         if self.error is not None:  # the state in memory may not be in the store
             raise self.error

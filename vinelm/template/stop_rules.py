@@ -38,7 +38,8 @@ class WorkflowStop:
         return None
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return ``found`` unchanged: what the graph did at its own end, such as stopping or going to another stage, counts.
+        """Return ``found``, facts about how the graph itself ended or continued a request, unchanged: under this rule they
+        count.
 
         The oracle rule returns an empty sequence: there the profile forces requests past the graph's own end.
         """
@@ -49,9 +50,9 @@ class WorkflowStop:
         return False
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return whether it has to be estimated if a right answer, and if a wrong answer, ends a request: (True, True).
+        """Return two flags: whether it has to be estimated that a right answer ends a request, and that a wrong answer does.
 
-        The oracle rule knows this without an estimate.
+        Both are True; the oracle rule knows more without an estimate.
 
         Args:
             has_failures: Whether some invocation failed, which ends a request too.

@@ -274,8 +274,8 @@ class DecisionGraph:
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
         """Return the weight of each position's standard error in the standard error of a plan's accuracy.
 
-        The weight is ``reach``, the probability that the plan reaches the position; in a tree it depends on ``is_end``, whether
-        the plan ends at the position.
+        The weight is ``reach``, the probability that the plan reaches the position; in a tree it is 1 where the plan ends
+        (``is_end``), and 0 elsewhere.
         """
         return reach
 
@@ -311,8 +311,8 @@ class DecisionGraph:
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
-        """For each level, (number of groups that leave each position, number of edges in each group); a number that differs is
-        0.
+        """For each level: number of groups that leave each position, and number of edges in each group; 0 where the numbers
+        differ.
         """
         found = []
         for low, high in pairwise(self.levels):

@@ -82,8 +82,9 @@ class SharedNodes:
 
     @cached_property
     def next_stage(self) -> npt.NDArray[np.int16]:
-        """The index of the stage of each node's first child, shape (n + 1,); -1 for leaves. In a trie that branches, others may
-        differ.
+        """The index of the stage of each node's first child, shape (n + 1,); -1 for leaves.
+
+        If several stages may follow a node, its other children may run other stages.
         """
         found = np.full(len(self), -1)
         found[~self.is_leaf] = self.stage[self.target[self.first_edge[:-1][~self.is_leaf]]]

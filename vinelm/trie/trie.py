@@ -129,8 +129,9 @@ class Trie:
 
     @cached_property
     def next_stage(self) -> npt.NDArray[np.int16]:
-        """The index of the stage of each node's first child, shape (n + 1,); -1 for leaves. In a trie that branches, others may
-        differ.
+        """The index of the stage of each node's first child, shape (n + 1,); -1 for leaves.
+
+        If several stages may follow a node, its other children may run other stages.
         """
         return frozen(np.where(self.is_leaf, -1, np.append(self.stage[1:], -1)), np.int16)
 

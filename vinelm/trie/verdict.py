@@ -502,9 +502,9 @@ class Verdict:
     def ends_buying(self) -> bool:
         """Whether a profile that recomputes the verdict repeatedly may stop buying now.
 
-        True if the advice is to keep, or if people are to be asked. The advice to switch has to hold with wider intervals
-        (:data:`EARLY`), except for plans that all requests have run. In addition, no plan that saves clearly more may still
-        have a chance to pass.
+        True if the advice is to keep, or if people are to be asked next. The advice to switch must be for all requests, and
+        hold for the same plan if the intervals of all plans that lack results are wider (:data:`EARLY`). No plan that saves
+        clearly more may still have a chance to pass.
         """
         if self.advice != "switch" or self.plan is None:
             return self.advice == "keep" or bool(self.waiting)  # people are asked next
