@@ -122,10 +122,12 @@ FUNCTION = "policy"
 
 
 def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return three arrays with one value per engine: mean age of its calls, mean age on its group's others, and an error.
+    """Return three arrays with one value per engine, for comparing its running calls with those of other replicas.
 
-    An age is the seconds since a running call was sent; the mean is 0 without calls. The error is the relative standard
-    error of the ratio of both means, if times are exponentially distributed.
+    Returns:
+        The mean age of the engine's running calls in seconds, and the mean age of those on the other engines of its group; 0
+        without calls. An age is the time since the call was sent. The third array is the relative standard error of the ratio
+        of both means, if durations are exponentially distributed.
     """
     running = view.state == LiveState.RUNNING
     calls, seconds = _by_engine(view, running.astype(float)), _by_engine(view, view.running_s * running)

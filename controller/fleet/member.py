@@ -124,7 +124,9 @@ class FleetMember:
         self._thread = started(self._run, "vinelm-fleet")
 
     def _run_errand(self) -> None:
-        """Do the chores between two rounds. If Redis does not answer, this process goes on alone."""
+        """Do the chores between two rounds because a call asked for it, then pause. If Redis does not answer, this process goes
+        on alone.
+        """
         if not self.is_alone:
             try:
                 self._do_chores()

@@ -31,7 +31,14 @@ def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
 
 @dataclass(slots=True)
 class _Seen:
-    """The last data of a process: version, time ``at`` which it was first seen, live calls by engine, and catalog digest."""
+    """The last data that a process has published.
+
+    Attributes:
+        version: the version of the data.
+        at: the time at which this version was first seen, in seconds of this process's monotonic clock.
+        live: the number of the process's live calls, by engine.
+        catalog: the digest of its settings; "" if unknown.
+    """
 
     version: int
     at: float

@@ -39,10 +39,10 @@ def judge_words(facts: Mapping[str, Any], *, has_common_error: bool = True) -> s
 
 
 def today_words(facts: Mapping[str, Any]) -> str:
-    """Return in words what accuracies mean for requests without labels.
+    """Return a sentence that says how many requests have no label, and that their answers count as right if they equal today's.
 
     Args:
-        facts: ``meta["as_today"]`` of a trie.
+        facts: ``meta["as_today"]`` of a trie: the numbers of requests with and without labels, and of people's answers.
     """
     asked = f"persons have said of {facts['asked']:,} answers which are right" if facts["asked"] else "no person was asked yet"
     return (
@@ -63,12 +63,12 @@ def _rate(rate: Sequence[float]) -> str:
 
 
 def shown_lines(record: SignalRecord, rows: int, answers: int | None = None) -> Iterator[str]:
-    """Yield sentences on notable facts about a store's answers and their classes.
+    """Yield sentences on the number of a store's answers, and on problems of their classes (groups of equal answers).
 
     Args:
-        record: the settings with which the answers and classes were recorded.
-        rows: number of rows of the store.
-        answers: number of rows with an answer; None leaves this number out.
+        record: The settings with which the answers and classes were recorded.
+        rows: Number of rows of the store.
+        answers: Number of rows with an answer; None leaves out the sentence with this number.
     """
     if record.answer and answers is not None:
         yield f"Answers ({', '.join(record.answer)}) of {answers:,} rows."

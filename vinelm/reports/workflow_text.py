@@ -50,9 +50,13 @@ def _under(found: WorkflowComparison, one: UnderPlan) -> Table:
 
 
 def _interval(found: OffPolicyEstimate, by: float, unit: str, digits: int = 1) -> str:
-    """Return a difference and its interval as text with ``digits`` decimals and a unit.
+    """Return a difference and its interval as text; "none" if both plans are the same, "-" if there is no estimate.
 
-    ``by`` is the factor by which the gain is multiplied to get the shown difference.
+    Args:
+        found: The gain with its interval.
+        by: The factor by which the gain is multiplied to get the shown difference.
+        unit: The text with ``{}`` in place of the difference, such as ``"{} s"``.
+        digits: The number of decimals.
     """
     if found.is_same or not found.is_identified:
         return "none" if found.is_same else "-"

@@ -103,11 +103,11 @@ class CallContext:
             settings), as the model's package names them; None unless content is captured.
         on_prompt: receives the messages and the bound tools of each call, before it is made; None unless the prompts' shapes
             are needed. Must not raise.
-        on_gate: called with True when an attempt begins to wait for rate limits, with False when it is sent, and then with the
-            engine of the replica that serves it, if a replica group does; None without a listener. Backends without rate limits
-            do not call it.
-        on_over: called when an attempt ends, before its slot goes to another call, with the cached part of its prompt, in [0,
-            1], or None; None without a listener. Must not raise.
+        on_gate: called with True when an attempt begins to wait for rate limits, and with False when it is sent; if a replica
+            group serves it, the second argument then names the replica's engine. None without a listener. Backends without rate
+            limits do not call it.
+        on_over: called when an attempt ends, before a waiting call may start in its place, with the fraction of its prompt that
+            was cached, in [0, 1], or None if unknown; None without a listener. Must not raise.
         priority: the call's priority among calls waiting for rate limits; finite, higher goes first. Its ``float()``
             may change while the call waits. Its attribute ``engine``, if any, names the preferred replica; None means
             no preference.
@@ -117,10 +117,10 @@ class CallContext:
             raise, or None. None without a listener.
         key: the request's name, unique over all callers and the same for all of its calls; "" if unused.
         conversation: the name of the request's conversation, unique over all callers; "" if it has none.
-        own: the application's own chat model that makes the call; None without one. If it is the entry's model (``entry``),
-            this object is called, with its own key.
-        slot: returns the engine's slot that the call should take when its turn comes, or None; ``slot`` itself is None
-            if slots are not chosen. Must not raise.
+        own: the application's own chat model that makes the call; None without one. If its catalog name (``own.entry``) is the
+            called model's name, this object is called, with its own API key.
+        slot: returns the number of the server's slot (llama.cpp) that the call should use when it is sent, or None for any;
+            ``slot`` itself is None if slots are not chosen. Must not raise.
         equal: shares answers between equal calls (:class:`vinelm.backends.remote.equal_calls.EqualCalls`). None calls
             the model every time. Backends whose answers do not depend on the prompt alone do not use it.
     """
@@ -199,7 +199,7 @@ class ChatModelSource(Protocol):
         """Return the clock of a new run."""
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """Return a chat model for one invocation; ``limits`` replaces fields of its entry, such as ``max_tokens``."""
+        """Return a chat model for one invocation; ``limits`` replaces fields of its catalog entry, such as ``max_tokens``."""
 
 
 class BesideService(Protocol):
@@ -213,9 +213,7 @@ class BesideService(Protocol):
         """
 
     def feedback(self, run: str, score: float) -> None:
-        """Count feedback on a request's answer, a score in [0, 1]; ``run`` is the request's name; feedback for an unknown
-        request is ignored.
-        """
+        """Record feedback, a score in [0, 1], on the answer of the request named ``run``; ignore it for an unknown request."""
 
     def write(self, call: Mapping[str, Any]) -> None:
         """Record a call that a gateway has passed on. Never raises."""
@@ -252,9 +250,15 @@ class Invocation:
 
 
 class OpenBatch(NamedTuple):
-    """A stored batch of calls that has no answers yet: its number, our key for it, the model and the number of calls.
+    """A stored batch of calls that has no answers yet.
 
-    ``provider_id`` is None if the batch may not have been submitted yet; ``recorded_s`` is in Unix time.
+    Attributes:
+        batch_id: the batch's number in the store.
+        key: VineLM's name of the batch, by which the batch and its calls are found at the provider.
+        model: the catalog name of the model that all calls go to.
+        provider_id: the provider's id; None if the batch may not have been submitted yet.
+        calls: the number of calls.
+        recorded_s: when the batch was stored, in Unix time.
     """
 
     batch_id: int
@@ -356,7 +360,8 @@ class Vine(Protocol):
         to: Sequence[str] | Mapping[Any, str] | None = None,
         times: int | Mapping[str, int] | None = None,
     ) -> Callable[..., Any]:
-        """Return a conditional edge to ``fn``'s choice, or to ``end`` if ``fn``, the policy or a limit ends the request.
+        """Return a function for a conditional edge. It returns ``fn``'s choice, or ``end`` if the policy or a loop limit ends
+        the request.
 
         See :meth:`vinelm.VineLM.route` for the arguments: the targets, and a loop's start and bound.
         """
@@ -370,14 +375,16 @@ class Vine(Protocol):
         cost_usd: float = 0.0,
         ttl_s: float | None = None,
     ) -> Any:
-        """Return a LangChain tool with its owner's declaration; while profiling it is called normally.
+        """Return a LangChain tool that carries this declaration of its effects; while profiling, its calls are not prefetched.
 
         See :meth:`vinelm.VineLM.tool` for the arguments.
         """
 
     @property
     def finish(self) -> Callable[..., Any]:
-        """A graph node that returns an earlier answer if the policy prefers it to the last answer."""
+        """A graph node for a request's end: it writes an earlier answer if the policy trusts that answer more than the last
+        one.
+        """
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> Any:
         """Return a chat model whose calls are invocations of ``stage``, or of the calling node."""

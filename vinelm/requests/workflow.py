@@ -135,7 +135,7 @@ class Workflow:
 
     @property
     def has_template(self) -> bool:
-        """Whether the template is known, given or read from the graph. A missing template is resolved before it is read."""
+        """Whether the template was given or has been read from the graph, which happens when the workflow is loaded."""
         return self.template is not _OF_GRAPH
 
     @property
@@ -194,7 +194,10 @@ class AnswerWriter(Protocol):
 
 @runtime_checkable
 class ShowsErrors(Protocol):
-    """An :class:`AnswerWriter` that names the errors that the workflow sees; by default, errors of executed queries."""
+    """An :class:`AnswerWriter` that declares in ``visible_kinds`` which kinds of wrong answers the workflow notices.
+
+    For other writers these are errors of executed queries.
+    """
 
     visible_kinds: frozenset[str]
     """Kinds of error after which the next invocation knows that something was wrong."""

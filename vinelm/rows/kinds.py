@@ -11,9 +11,13 @@ from vinelm.template.template import stage_title
 
 
 def untitled(rows: Iterable[Observation], template: Template) -> list[Observation]:
-    """Return rows whose stages belong to a template with request types as rows by the application's own stages.
+    """Return the rows with the application's own stage names instead of those of a template with request types.
 
-    ``template`` is the template with types.
+    A row's ``arm`` (next stage) becomes None if only one stage can follow in the application's own template.
+
+    Args:
+        rows: Rows with the stage names of ``template``.
+        template: The template with request types.
     """
     names, base = template.base_stages, template.base
 
@@ -26,10 +30,13 @@ def untitled(rows: Iterable[Observation], template: Template) -> list[Observatio
 
 
 def titled(row: Observation, kind: str, base: Template) -> Observation:
-    """Return the row with the stage names that a template with request types gives to type ``kind``.
+    """Return the row with the stage names that a template with request types has for requests of type ``kind``.
 
-    ``base`` is the application's own template. The row then records which stage came next, because a template with types has
-    several possible next stages.
+    Args:
+        row: A row with the application's own stage names. If the request continues, the result's ``arm`` names the next stage,
+            even if only one can follow.
+        kind: The request's type.
+        base: The application's own template.
     """
     arm = row.arm
     if arm is None and row.failure is None and not row.ended(base.stop):

@@ -92,7 +92,7 @@ class Observation:
             known.
         stopped: Whether the workflow's own check ended the request here; None if not known. The template's stop rule determines
             whether ``success`` or ``stopped`` ends a request.
-        arm: If the template branches, the stage that comes next; None if the request or the template ended here.
+        arm: If the template branches, the stage that comes next; None if no stage came next, or the template does not branch.
         cost_usd: Cost of the stage's calls in dollars, >= 0.
         latency_s: Latency of the stage in seconds, >= 0; NaN if unknown, for example if some of its calls went in a
             batch.
@@ -112,8 +112,8 @@ class Observation:
             ``"error"`` with ``signal="status"``.
         answer: The workflow's ``answer`` keys after the invocation, as canonical JSON text; None without one.
         answer_digest: Hash of the answer.
-        answer_class: The class of equal answers within the request, from 0 in the order of its rows by depth and prefix; None
-            without an answer.
+        answer_class: The number of the answer's class: equal answers of a request share a class. Classes are numbered from 0 as
+            they first occur in the request's rows, sorted by depth and prefix. None without an answer.
         is_continued: Whether the path that bought the row continued after the workflow's own check had passed an earlier
             answer, which would have ended the request.
         sampler: The sampler that bought the row; None if it was not bought by a profile.

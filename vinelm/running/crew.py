@@ -23,12 +23,12 @@ class Crew(Generic[Job]):
         changed: The condition that guards the fields below and the fields of the job source; notified when the threads should
             stop.
         is_stopping: Whether the threads begin no more jobs.
-        is_left: Whether :meth:`work` returns without waiting for running jobs.
+        is_left: Whether running jobs are left behind: :meth:`work` then returns without waiting for them.
         error: The first error of a job.
         failed_at_s: When that error occurred, in monotonic seconds.
 
     Args:
-        take: Returns the next job, or None if no more should begin; several threads call it.
+        take: Returns the next job, or None if there is none or no more should begin; several threads call it.
         run: Runs a job. An exception ends the work of the other threads, too.
         size: The maximum number of jobs that run at the same time, >= 1.
         name: Name of the threads.

@@ -12,9 +12,9 @@ from vinelm.rows.observation import Usage
 
 
 def executed_on(worker: ClusterWorker, job: RequestJob, guard: CallGuard) -> Any:
-    """Return a node's result for a job; the guard authorizes calls that may cost more than reserved.
+    """Return the result of a job that runs on a cluster node; ``guard`` authorizes calls that may cost more than reserved.
 
-    If a node dies, its call is charged at the reserved amount and made again on another node.
+    If the node dies, the job is charged at the reserved amount and run again on another node.
 
     Raises:
         WorkerDied: No node is left, or each node that was tried has died.

@@ -71,10 +71,11 @@ class NodeWorkerMaker:
         dataset: The path of the requests; None takes the requests of the workflow.
         columns: Columns of the data set.
         digest: Digest of the application's data set.
-        parts: Digests of the parts of the workflow, by name, to detect a node with a different version.
+        parts: Digests of the workflow's parts (such as its template), by the part's name, to detect a node with another
+            version.
         trie: The file of the trie.
         catalog: The models, as plain JSON.
-        folder: The folder of the catalog's file, whose ``.env`` names keys; None without one.
+        folder: The folder of the catalog's file, whose ``.env`` holds API keys; None if the catalog is not from a file.
         seed: Decides the answers of simulated models.
     """
 

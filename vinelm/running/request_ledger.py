@@ -75,11 +75,11 @@ class RequestLedger:
 
     @contextmanager
     def ahead(self, left: Callable[[], int]) -> Iterator[None]:
-        """Inside the block, store a request's answer and the next request's reservation in one transaction.
+        """Inside the block, store each request's answer and a reservation for the next request in one transaction.
 
-        The next request to begin makes its calls under the reserved ledger entry, and names the entry when it ends. The
-        reservation is the largest recent maximum cost of a request; a more expensive call raises it. A process that dies leaves
-        no more open entries than it had requests in progress.
+        The next request to begin makes its calls under this ledger entry, which gets that request's name when the request ends.
+        The reservation is the largest recent maximum cost of a request; a more expensive call raises it. A process that dies
+        leaves no more open entries than it had requests in progress.
 
         Args:
             left: Returns the number of requests that have not begun.
@@ -93,8 +93,10 @@ class RequestLedger:
                 self._release()
 
     def paying(self, name: str, **batched: Any) -> Paying:
-        """Return the account of the request ``name``, which is served in several runs, for :meth:`serve`; ``batched`` has
-        further arguments of :class:`Paying`.
+        """Return the account, for :meth:`serve`, of the request ``name``, which is served again whenever a batch has answered
+        its calls.
+
+        ``batched`` has further arguments of :class:`Paying`.
         """
         return Paying(self, name, is_batched=True, **batched)
 
@@ -173,7 +175,10 @@ class RequestLedger:
         return None if is_refused else request
 
     def _require_held(self, paying: Paying) -> None:
-        """Raise before a call if the store is lost; a call within its reservation would not notice, since it writes nothing."""
+        """Raise :class:`StoreError` before a call if this run's lock on the store was lost, since another run may write to it.
+
+        A call within its reservation writes nothing to the store, so it would not notice this otherwise.
+        """
         try:
             self._store.database.require_held()
         except StoreError as error:
@@ -231,8 +236,9 @@ class RequestLedger:
         return True
 
     def give_back(self, paying: Paying, owed_usd: float) -> None:
-        """Lower an idle request's reservation to ``owed_usd``, the dollars that it owes, durably, to make room for other
-        requests.
+        """Lower a postponed request's reservation to ``owed_usd`` on disk, to make room in the budget for other requests.
+
+        ``owed_usd`` is what its calls so far have cost or may still cost, in dollars; nothing changes if less is reserved.
         """
         if paying.reservation is not None and owed_usd < paying.reservation.upper_usd:
             self._commits.run(partial(self._ledger.lower, paying.reservation, owed_usd), is_one_statement=True)
@@ -241,7 +247,7 @@ class RequestLedger:
                 self._changed.notify_all()
 
     def taken(self) -> Reservation | None:
-        """Return a reservation made before its request began, which then belongs to the caller; None if there is none."""
+        """Remove and return a reservation that was made in advance for the next request; None if there is none."""
         with self._changed:
             return self._spare.pop() if self._spare else None
 
@@ -252,7 +258,10 @@ class RequestLedger:
             paying.needed_usd = max(upper_usd, paying.needed_usd)
 
     def keep(self, paying: Paying) -> None:
-        """Make a request's payments final, durably, because a later run cannot fetch its calls."""
+        """Mark a request on disk as one whose calls are no longer all in batches, so that its cost stays charged.
+
+        A later run cannot fetch calls that were made directly; it would have to pay for them again.
+        """
         if paying.is_batched and paying.reservation is None:  # replaces the entry left open by an interrupted run
             self._commits.run(partial(self._raise, paying, 0.0), is_one_statement=True)
         paying.is_batched = False
@@ -260,8 +269,9 @@ class RequestLedger:
             self._commits.run(partial(self._batches.keep, paying.reservation.entry))
 
     def _waits(self, ended: int) -> bool:
-        """Wait until another request has ended after ``ended`` requests, and return True; return False if all other requests
-        wait, too.
+        """Wait until the number of ended requests differs from ``ended``, and return True.
+
+        Return False, without waiting, if the number is still ``ended`` and all other requests in progress wait, too.
         """
         with self._changed:
             self._waiting += 1
@@ -284,10 +294,13 @@ class Paying:
     Args:
         ledger: The ledger that the request's calls are paid from.
         name: The request's name in the store's ledger.
-        is_batched: Whether all calls of the request so far are made in batches.
-        on_full: Called if the budget has no room for a call, before the call waits for others. An exception ends the request.
+        is_batched: Whether all calls of the request so far were made in batches (cheaper jobs of a provider), so that a later
+            run can fetch them.
+        on_full: Called if the budget has no room for a call, before the call waits for other requests to end. If it raises, the
+            request ends.
         unused_usd: Returns the maximum cost, in dollars, of the calls that were bought for the request but not used.
-        has_bought: Returns whether calls were bought for the request before. Such a request always runs, to fetch these calls.
+        has_bought: Returns whether calls were already bought for the request. Such a request runs even if the budget is
+            exceeded, to fetch their answers.
         waiting: A context that is entered while the request waits for room in the budget.
     """
 
@@ -310,7 +323,10 @@ class Paying:
         self.error: StoreError | None = None
 
     def top_up(self, upper_usd: float) -> bool:
-        """Raise the reservation; return whether the budget allows it. A store failure is raised only when the request ends."""
+        """Raise the request's reservation to ``upper_usd`` dollars; return whether the budget allows it.
+
+        A failure of the store is raised at once, by every later call of this method, and again when the request ends.
+        """
         if self.error is not None:  # the state in memory may not be in the store
             raise self.error
         if self.reservation is None and not self.is_batched:

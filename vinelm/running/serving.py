@@ -96,7 +96,7 @@ def judge_of(workflow: Workflow, request: Request) -> Any:
 
 
 class Purses:
-    """The account of each request in progress, found by its policy; set as an adapter's ``account_of``.
+    """Finds the account that pays for each run of an adapter, by the run's policy; sets itself as the adapter's ``account_of``.
 
     Args:
         adapter: The adapter, which uses this object for the account of every run from now on.

@@ -165,6 +165,6 @@ class ServingRecord:
 
 
 def digest_of_plans(annotated: AnnotatedTrie) -> str:
-    """Return a hash of everything that plans are computed from."""
+    """Return a hash of all arrays of the trie that plans are computed from."""
     arrays = [*annotated.reading.plan_arrays, *(getattr(annotated.outcomes, name) for name in OUTCOME_ARRAYS)]
     return hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest()

@@ -53,7 +53,9 @@ def _functions(runnable: Any) -> Iterator[Any]:
 
 
 def _answer(tree: ast.AST) -> str | None:
-    """Return the code of an answer to a function's first ``interrupt``; None if the source does not show what it expects."""
+    """Return the code of an answer to a function's first ``interrupt``; None if the source does not show which answers the
+    function expects.
+    """
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     called = next((node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == "interrupt"), None)
     if called is None:
@@ -81,10 +83,14 @@ def _answer(tree: ast.AST) -> str | None:
 
 
 def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str | None, list[Any]]:
-    """Return the values that the code compares a person's answer with, by the key of the answer; the key None is the answer
-    itself.
+    """Return the values that the code compares a person's answer with.
 
-    ``uses`` are the syntax nodes that read the answer, ``above`` has the parent of each syntax node.
+    The result's keys are the keys of the answer, as in ``answer["type"]``; values compared with the whole answer have the key
+    None.
+
+    Args:
+        uses: The syntax nodes that read the answer.
+        above: The parent of each syntax node.
     """
     found: dict[str | None, list[Any]] = {}
     for use in uses:
@@ -107,7 +113,9 @@ def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str |
 
 
 def _chosen(values: list[Any]) -> str:
-    """Return the code of the value that lets the application continue, preferably a value that means yes."""
+    """Return the code of the value that lets the application continue: one that means yes, else the first; a default without
+    values.
+    """
     words = {str(value).casefold(): value for value in reversed(values)}
     best = next((words[word] for word in _YES if word in words), values[0] if values else _ON)
     return _code(best)

@@ -210,7 +210,7 @@ def lines_of(text: str) -> list[str]:
 
 
 class _Source:
-    """A file's text with fast lookup of places in its tree."""
+    """A file's text, with fast lookup of the text and the position of each syntax node."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -221,7 +221,7 @@ class _Source:
             self._starts.append(self._starts[-1] + len(line))
 
     def start(self, node: ast.expr | ast.keyword) -> int:
-        """Return the place in the text where a syntax node starts, in characters."""
+        """Return the index of the character in the file's text at which a syntax node starts."""
         return self._at(node.lineno, node.col_offset)
 
     def of(self, node: ast.expr | ast.keyword) -> str:
@@ -260,8 +260,9 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
 
 
 def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether an expression is inside ``vine.around(...)``, directly or further out; ``above`` has each node's
-    parent.
+    """Return whether an expression is an argument of ``vine.around(...)``, or part of such an argument.
+
+    ``above`` has the parent of each syntax node.
     """
     at = above.get(made)
     while isinstance(at, ast.expr | ast.keyword):
@@ -272,9 +273,14 @@ def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _gives_chat(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping[str, Any]) -> bool:
-    """Return whether the call is to a library function whose result, a chat model, is assigned to a name of the module.
+    """Return whether a call of a library function creates a chat model that the module assigns to one of its names.
 
-    If a function of the application returns the model, the call that makes it is found inside that function.
+    False for a function of the application: the call that creates the model is then found in that function's source.
+
+    Args:
+        call: The call.
+        above: The parent of each syntax node.
+        names: The module's values by name.
     """
     statement, maker = above.get(call), value_of(call.func, names)
     if not isinstance(statement, ast.Assign | ast.AnnAssign) or not isinstance(above.get(statement), ast.Module):
@@ -312,7 +318,7 @@ def _name_of(node: ast.AST, above: Mapping[ast.AST, ast.AST]) -> str:
 
 
 def _is_theirs(maker: Any) -> bool:
-    """Return whether a class or function creates a chat model and is not part of VineLM."""
+    """Return whether ``maker``, a class or a function of another package, creates a chat model; False for those of VineLM."""
     return makes_chat(maker) and not _is_ours(maker)
 
 
@@ -339,9 +345,11 @@ def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
 
 
 def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
-    """Return the strings that name a model where an agent, a middleware or a sub-agent also accepts a chat model.
+    """Return the strings below a syntax node that name a model and could be replaced by a chat model.
 
-    The signature must accept a chat model for the argument; otherwise a string may name an embedding, or be a setting.
+    These are arguments of agents and middlewares, and the values of ``"model"`` in the dict of a sub-agent. An argument counts
+    only if the called function's signature accepts a chat model for it; otherwise it may name an embedding model, or be a
+    setting.
     """
     if isinstance(node, ast.Call):
         maker = value_of(node.func, names)
@@ -408,7 +416,12 @@ def _prefix_of(kind: type) -> str | None:
 
 
 def named_model(name: str, prefix: str | None) -> str | None:
-    """Return ``provider:model``; None if neither the prefix nor the name identifies the provider."""
+    """Return the model as ``provider:model``; None if neither the prefix nor the name identifies the provider.
+
+    Args:
+        name: The model's name, with or without its provider.
+        prefix: The provider's prefix; None takes the provider from the name.
+    """
     if prefix is None and ":" in name:
         return name
     prefix = prefix or next((who for start, who in FAMILIES.items() if name.startswith(start)), None)

@@ -125,7 +125,7 @@ def function_of(code: Any) -> Callable[..., Any]:
 
 
 def source_of(function: Callable[..., Any]) -> ast.AST:
-    """Return the parsed source of a function; empty if unavailable."""
+    """Return the parsed source of a function; an empty module if the source is unavailable."""
     try:
         return ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):  # created at run time

@@ -36,7 +36,8 @@ class Project:
         kept: Existing files that stay unchanged.
         is_simulated: Whether the models are simulated.
         today: Each stage's current model by its name in the catalog, for stages whose current model is known.
-        asked: The stages whose model is unknown, each with a hint to what is known.
+        asked: The stages whose current model is unknown, each with the models that it may be: ``write (gpt-4o or
+            gpt-4o-mini)``.
     """
 
     folder: Path
@@ -186,13 +187,16 @@ MOST_SEQUENCES = 20_000
 
 
 def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
-    """Return the application; if this number of models would give too many histories, its loops merge histories."""
+    """Return the application with its template limited as :func:`within_reach` does; unchanged if it has no template."""
     template = application.template
     return application if template is None else replace(application, template=within_reach(template, n_models))
 
 
 def within_reach(template: Template, n_models: int) -> Template:
-    """Return the template; if this number of models would give too many histories, its loops merge histories."""
+    """Return the template, changed if ``n_models`` models at each stage would allow too many sequences of models.
+
+    Then each loop that states no limit merges histories with the same last choice (``memory=1``).
+    """
     models = tuple(str(number) for number in range(n_models))
     bound = replace(template, steps=mapped(template.steps, lambda stage: replace(stage, models=models, default=None)))
     if bound.n_sequences <= MOST_SEQUENCES:
@@ -201,7 +205,11 @@ def within_reach(template: Template, n_models: int) -> Template:
 
 
 def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
-    """Return the catalog's name of each ``provider:model`` that has exactly one entry; None if all models are simulated."""
+    """Return, by ``provider:model``, the name of the model's entry in the catalog ``file``; models with none or several are
+    left out.
+
+    None if all models of the catalog are simulated; empty if the catalog cannot be read.
+    """
     try:
         entries = read_catalog_file(file).models
     except ConfigError:  # `vinelm check` reports what is wrong with it
@@ -213,7 +221,10 @@ def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
 
 
 def _today(application: AppGraph, names: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return each stage's current model by its catalog name, and a hint for each stage whose current model is unknown."""
+    """Return each stage's current model by its catalog name, and a line for each stage for which there is no such name.
+
+    The line has the stage and the models that it may run, if any are known; see :attr:`Project.asked`.
+    """
     found: dict[str, str] = {}
     asked: list[str] = []
     for stage in application.stages:
@@ -231,6 +242,8 @@ def _relative(path: Path, folder: Path) -> Path:
 
 
 def _readable(target: Target) -> str:
-    """Return a name for the workflow: the meaningful part of the module's name, else of its folder."""
+    """Return a name for the workflow: the last part of the module's name that is not common (such as ``app``), else its
+    folder's name.
+    """
     parts = [part for part in target.module.__name__.split(".") if part not in _COMMON_NAMES]
     return re.sub(r"[^\w]+|_+", "-", parts[-1] if parts else target.root.name).strip("-") or "app"

@@ -31,15 +31,17 @@ class RequestKeys:
         inputs: (key of the state, column) of each input.
         labels: The columns with the right answer; empty without one.
         answer: The key of the state that holds the answer; None if no key has a typical name.
-        shared: The labels, if there are several and all of them are keys of the state; else empty.
+        shared: The label columns, if there are several and the final state has a key of the same name for each; else empty.
         is_sure: Whether the names of columns and keys agree; otherwise the pairs were guessed.
         is_json: Whether the first label is a JSON object or list, so that right answers are equal to it as JSON.
         unlabelled: Whether some or all requests have no label. Their reference is the answer of the current setup.
         field: The field of the structured response that is the answer; None if the answer is not such a response.
-        fields: For each column that fills a field of a key with a dict or an object, the name of the field.
-        lists: The keys that hold a list of dicts or objects.
-        missing: Fields of keys with dicts or objects that the code reads but no column provides, such as ``model of task``.
-        is_read: Whether the place of the answer is known; otherwise it is the most likely of several places.
+        fields: If inputs are dicts or objects: for each column that fills a field of one, the field's name.
+        lists: The input keys whose value is a list of such dicts or objects.
+        missing: The fields of such inputs that the code reads but no column provides, as text: ``model of task`` (field of
+            key).
+        is_read: Whether it is known which key or field holds the answer; otherwise ``answer`` and ``field`` are the most
+            likely.
     """
 
     inputs: tuple[tuple[str, str], ...]
@@ -70,7 +72,7 @@ def request_keys(
     structured: Sequence[str] = (),
     fields: Mapping[str, Fields] | None = None,
 ) -> RequestKeys:
-    """Return the keys for a graph and its dataset.
+    """Match the columns of a dataset with the input keys and the answer keys of a graph's state.
 
     Args:
         input_keys: Keys of the state that an input may have.
@@ -78,7 +80,7 @@ def request_keys(
         dataset: The requests; None if they do not exist yet.
         labels: The columns with the right answer; empty to search for them.
         structured: The fields of the structured response that a LangChain agent must return; empty without one.
-        fields: The contents of input keys that are not plain values.
+        fields: The fields of each input key whose value is a dict, an object or a list of them; None if there are none.
 
     Raises:
         ConfigError: The dataset lacks a label column; the message names the existing columns.
@@ -138,7 +140,11 @@ def label_of(dataset: RequestSet) -> str | None:
 
 
 def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Return pairs of key and column, and whether the names determine the pairs; ``is_known`` is whether a dataset is given."""
+    """Return pairs (key, column), and whether their names determine which column fills which key; otherwise the pairs are
+    guessed.
+
+    ``is_known`` is whether a dataset is given.
+    """
     same = tuple((key, key) for key in keys if key in columns)
     if same:
         return same, True
@@ -153,9 +159,13 @@ def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> t
 
 @dataclass(frozen=True, kw_only=True)
 class _Inside:
-    """The columns that are fields of keys: pairs of key and column, each column's field, and the fields without a column.
+    """How columns fill the fields of input keys whose values are dicts or objects.
 
-    ``is_same`` is whether the columns have exactly the fields' names.
+    Attributes:
+        pairs: (key, column) for each column that fills a field.
+        fields: The field that each column fills, by column.
+        missing: The fields that the code needs and no column fills, as text: ``field of key``.
+        is_same: Whether the columns have exactly the fields' names.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -165,8 +175,13 @@ class _Inside:
 
 
 def _inside(fields: Mapping[str, Fields], columns: Sequence[str]) -> _Inside | None:
-    """Return the columns named like a field, or else columns whose name ends with a field's name; None if there are none.
-    ``fields`` has the fields of each key.
+    """Return how columns fill fields; None if no column does.
+
+    A column fills the field of the same name. Only if there is no such column, ``task_model`` fills the field ``model``.
+
+    Args:
+        fields: The fields of each input key.
+        columns: The names of the dataset's columns.
     """
     for is_same in (True, False):
         found: dict[str, tuple[str, str]] = {}

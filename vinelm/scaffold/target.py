@@ -38,14 +38,14 @@ _NO_GRAPH = " (code without a graph needs a workflow file by hand: see docs/fram
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A graph of an application.
+    """A graph of an application, or a function without a graph.
 
     Attributes:
-        module: The imported module that contains it.
-        attribute: Its name in the module.
+        module: The imported module that contains the object ``value``.
+        attribute: The object's name in the module.
         root: The folder from which the module is imported.
-        value: The object itself: the graph, or the function.
-        kind: How to get the graph from ``value``.
+        value: The graph, or the function that makes it or runs without one.
+        kind: How to get the graph from ``value``, such as ``"maker"`` for a function that returns it; see :data:`Kind`.
         rest: The code after the name that leads to ``value``: ``.graph`` if an object holds the graph; else empty.
     """
 
@@ -162,9 +162,16 @@ def _making(what: str) -> AbstractContextManager[None]:
 
 
 def _held_graph(value: Any, where: str, module: ModuleType) -> str | None:
-    """Return the attribute of an object that holds its graph; None for a graph, function or workflow.
+    """Return the name of the attribute that holds an object's graph; None if ``value`` is itself a graph, function or workflow.
 
-    ``where`` names the object in error messages, ``module`` contains it.
+    Args:
+        value: The object.
+        where: The object's name in error messages.
+        module: The module that contains it.
+
+    Raises:
+        ConfigError: Several attributes hold graphs.
+        WorkflowError: No attribute holds a graph, and the object cannot be called.
     """
     if isinstance(value, CompiledStateGraph):
         return held_in(value)
@@ -198,12 +205,12 @@ def place_of(spec: str | None, folder: Path) -> str:
 
 
 def _of_langgraph_file(folder: Path, wanted: str) -> str:
-    """Return the place of the graph ``wanted`` in a folder's ``langgraph.json``, which LangGraph's own tools read.
+    """Return the path of the graph named ``wanted``, such as ``app.py:graph``, from ``langgraph.json`` in a folder.
 
-    "" takes the only graph of the file.
+    ``""`` takes the only graph of the file.
 
     Raises:
-        ConfigError: There is no such file, graph, or only graph.
+        ConfigError: The file is missing or unreadable, lacks the graph, or has several graphs and ``wanted`` is empty.
     """
     advice = "name the graph, such as app.py:graph"
     try:
@@ -222,7 +229,15 @@ def _of_langgraph_file(folder: Path, wanted: str) -> str:
 
 
 def _place(name: str, folder: Path) -> tuple[Path, str]:
-    """Return the folder from which a module is imported, and the module's name, including its packages."""
+    """Return the folder from which a module is imported, and the module's name, including its packages.
+
+    Args:
+        name: The module's name, or the path of its file.
+        folder: The working folder.
+
+    Raises:
+        ConfigError: The file does not exist, or the name is not one that Python can import.
+    """
     if not name.endswith(".py"):
         if not all(part.isidentifier() for part in name.split(".")):
             raise ConfigError(f"{name!r} is neither a file nor a module: write it as app.py:graph or package.module:graph")

@@ -29,7 +29,13 @@ _EQUAL = "    # Equal texts. Write your own rule where answers may differ in for
 
 
 def with_defaults(text: str, today: Mapping[str, str]) -> str:
-    """Return the workflow file with these models, as the catalog names them, as ``default=`` of stages that have none."""
+    """Return the text of a workflow file in which each stage of ``today`` has its model as ``default=``, unless it has a
+    default.
+
+    Args:
+        text: The text of the workflow file.
+        today: The catalog's name of the current model, by stage.
+    """
     for stage, model in today.items():
         bare = rf"Stage\({re.escape(json.dumps(stage))}(?=[,)])(?![^)]*default=)"
         text = re.sub(bare, lambda one, model=model: f"{one[0]}, default={json.dumps(model)}", text)  # type: ignore[misc]
@@ -263,7 +269,7 @@ class WorkflowFile:
         yield f'    return answer == request.data["{label}"]'
 
     def _shared_score(self) -> Iterator[str]:
-        """Yield the scorer if labels and parts of the answer have the same names."""
+        """Yield the code of a scorer for several labels, each of which is compared with the state's key of the same name."""
         yield "def score(request, state) -> bool:"
         yield _EQUAL
         yield f"    keys = ({', '.join(json.dumps(key) for key in self.keys.shared)})  # of the state, and of the dataset"
@@ -399,7 +405,11 @@ def _context_name(schema: type) -> str:
 
 
 def _input_pairs(keys: RequestKeys, filling: str | None) -> Iterator[str]:
-    """Yield the code for each key of an input: its column, or its fields added to the defaults in the dict ``filling``."""
+    """Yield the code of an entry of the graph's input for each key: the key and the request's column that fills it.
+
+    If columns fill the fields of a dict instead, the entry is this dict. The dict named ``filling`` then gives the other
+    fields.
+    """
     if not keys.fields:
         yield from (_input_pair(key, column) for key, column in keys.inputs)
         return

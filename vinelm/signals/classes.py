@@ -135,10 +135,14 @@ def _classes(rows: Sequence[Observation], comparison: _Comparison) -> list[int |
 
 
 def _intransitive(rows: Sequence[Observation], classes: Sequence[int | None], comparison: _Comparison) -> tuple[int, int]:
-    """Return the number of pairs of different answers of a request that were compared, and the number that contradict the
-    classes.
+    """Return how many pairs of different answers of one request were compared, and how many of them contradict the classes.
 
-    ``classes`` has the class of each row's answer.
+    A pair contradicts them if its answers are equal but of different classes, or not equal but of the same class.
+
+    Args:
+        rows: The request's results.
+        classes: The class of each result's answer; None for a result without an answer.
+        comparison: Compares the answers.
     """
     different: dict[str | None, tuple[Observation, int]] = {}
     for row, number in zip(rows, classes, strict=True):

@@ -109,13 +109,14 @@ class Signals:
     def label(
         self, state: Mapping[str, Any], *, passed: bool | None, verdict: str | None = None, model: str | None = None
     ) -> str | None:
-        """Return the signal of a state as text; None if no signal is declared.
+        """Return the signal of a state as text; None if no signal is declared, the stage was skipped, or there is nothing to
+        report.
 
         Args:
             state: The state's own keys and their values.
             passed: The result of the workflow's own check; None without a check.
             verdict: Key under which a judge has just written its label, which is then the signal (``Stage.verdict``).
-            model: The model that ran; a skipped stage has no signal.
+            model: The model that ran, or :data:`SKIP` for a skipped stage, which has no signal.
 
         Raises:
             WorkflowError: The signal function raised, or did not return a label.

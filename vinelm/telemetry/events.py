@@ -65,10 +65,13 @@ class DriftEvent:
     """A detected change of one annotated quantity at one node, such as the dollars of its invocation.
 
     Attributes:
-        stage, model, quantity, direction: the stage and model of the node's invocation; "stop", "dollars", "seconds" or
-            "signal LABEL"; "up" or "down".
+        stage: the stage of the node's invocation.
+        model: the model of the node's invocation.
+        quantity: what has changed: "stop", "dollars", "seconds" or "signal LABEL".
+        direction: "up" or "down".
         path: the node's models from the first invocation on.
-        annotated, seen: the trie's value of the quantity, and the mean that was observed since the change.
+        annotated: the trie's value of the quantity.
+        seen: the mean that was observed since the change.
     """
 
     stage: str
@@ -97,10 +100,11 @@ class CanaryEvent:
 
 
 class ObservedRequest:
-    """One run of a graph, for observers with a method ``request_began``, with each observer's token for it.
+    """One run of a graph, with the tokens that its observers returned when the run began.
 
     Args:
-        observers: the observers to notify. Their ``request_ended`` gets the token once the run is over and released.
+        observers: the observers to notify. The method ``request_began`` of each, if it has one, is called now and may return a
+            token. After the run has ended, ``request_ended`` of the same observer gets this token.
     """
 
     __slots__ = ("_tokens",)
@@ -122,7 +126,7 @@ class ObservedRequest:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Inside the block, which notifies observers, let :func:`current_request` return this request's token."""
+        """While the block notifies observers, let :func:`current_request` return each observer's token for this request."""
         before = _REQUEST.set(self)
         try:
             yield

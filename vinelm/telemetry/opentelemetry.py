@@ -72,7 +72,9 @@ class RequestSpan:
         self._cost_usd, self._invocations = 0.0, 0
 
     def is_inside(self, current: SpanContext) -> bool:
-        """Return whether the current span is still that of the request's start: no other instrumentation has opened a span."""
+        """Return whether ``current`` is the span that was current when the request began, so that no other library has opened
+        one since.
+        """
         return current.span_id == self.outer.span_id
 
     def add(self, invocation: Invocation | None) -> None:
@@ -157,7 +159,11 @@ class OpenTelemetry:
         token.end()
 
     def _request(self) -> tuple[RequestSpan | None, Context | None]:
-        """Return the current request's span, and a context with it as the parent; the context is None under another span."""
+        """Return the current request's span, and an OpenTelemetry context in which this span is the parent.
+
+        The span is None outside of a request. The context is None, too, if another library's span is current, which then is the
+        parent.
+        """
         request: RequestSpan | None = current_request(self)
         if request is None or not request.is_inside(trace.get_current_span().get_span_context()):
             return request, None
@@ -295,7 +301,7 @@ def _usage(invocation: Invocation) -> dict[str, Any]:
 
 
 def _conversation() -> str | None:
-    """Return the running node's conversation: the graph's thread; None without a checkpointer."""
+    """Return the id of the thread (conversation) that the running node belongs to; None without a checkpointer."""
     thread = ((var_child_runnable_config.get() or {}).get("configurable") or {}).get("thread_id")
     return None if thread is None else str(thread)
 

@@ -34,7 +34,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """The part of a :data:`_Place` that stands for the turns of a loop that are left, at least one."""
+    """An element of a :data:`_Place`: at most ``left`` (at least 1) more turns of ``loop``."""
 
     loop: Loop
     left: int
@@ -42,7 +42,7 @@ class _Turns:
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """The part of a :data:`_Place` that stands for those stages of a superstep that follow its first ones."""
+    """An element of a :data:`_Place`: the stages of a superstep whose models are not chosen yet."""
 
     rest: tuple[Stage, ...]
 
@@ -167,7 +167,9 @@ class Flow:
         return {name: frozenset(found[name]) for name in sorted(found, key=self._order.__getitem__)}, may_end
 
     def _leads_to_an_answer(self, stage: Stage, after: _Place) -> bool:
-        """Return whether this stage or one after it is answerable; ``after`` is the place after the stage."""
+        """Return whether this stage or one after it is answerable; ``after`` has the steps that remain after the stage. Always
+        True if the flow does not prune.
+        """
         if stage.answerable or not self._prunes:
             return True
         if after not in self._leads:
@@ -178,9 +180,9 @@ class Flow:
 
 
 def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
-    """Yield the stages that may come next from a place (the remaining steps), each with the place after it.
+    """Yield (stage, steps that remain after it) for each stage that may come next; (None, ()) if a request may end instead.
 
-    (None, ()) is among them if requests may end.
+    ``place`` has the remaining steps, the next one first.
     """
     if not place:
         yield None, ()
@@ -206,7 +208,7 @@ def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
 
 
 def _turn(loop: Loop, left: int, rest: _Place) -> _Place:
-    """Return the place (the remaining steps) before a turn of a loop.
+    """Return the steps that remain before a turn of a loop.
 
     ``left`` is the number of turns allowed after this turn, ``rest`` the steps after the loop.
     """

@@ -21,11 +21,15 @@ LEAST_ANSWERS = 4.0
 
 
 def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = None) -> tuple[str, ...]:
-    """Return the sorted names of the types to learn, and :data:`OTHER`; empty if fewer than two can be distinguished.
+    """Return the sorted names of the request types to distinguish, and :data:`OTHER` for all others.
+
+    Types with too few requests or answers are left out; of the rest, only the most frequent are taken. Empty if no type is
+    left, or if all requests have the same type.
 
     Args:
         labels: The type of each profiled request.
-        answers: Number of first answers per model, for each type; None assumes that each type has enough answers.
+        answers: For each type, the number of its requests' first answers, as a mean over the models; None assumes enough of
+            them.
     """
     counts = Counter(labels)
     enough = {kind for kind, count in counts.items() if count >= LEAST_REQUESTS and kind != OTHER}

@@ -30,13 +30,18 @@ class WorkflowStop:
         """Do nothing, since a service can follow this rule; the oracle rule raises ``error``."""
 
     def judge(self, judge: _Any | None) -> _Any | None:
-        """Return the judge that ends served requests instead of the workflow's own check; None if the check stays in force."""
+        """Return the judge that ends served requests in place of the workflow's own check: None, since under this rule the
+        check does.
+
+        The oracle rule returns ``judge``.
+        """
         return None
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return ``found``, what a request did after the workflow's own check, since the graph itself took these steps.
+        """Return ``found``, facts about how the graph itself ended or continued a request, unchanged: under this rule they
+        count.
 
-        The oracle rule returns an empty sequence, because there the profile forces the graph past its check.
+        The oracle rule returns an empty sequence: there the profile forces requests past the graph's own end.
         """
         return found
 
@@ -45,7 +50,9 @@ class WorkflowStop:
         return False
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return whether it is unknown that a right answer ends a request, and whether it is unknown for a wrong answer.
+        """Return two flags: whether it has to be estimated that a right answer ends a request, and that a wrong answer does.
+
+        Both are True; the oracle rule knows more without an estimate.
 
         Args:
             has_failures: Whether some invocation failed, which ends a request too.
@@ -79,7 +86,7 @@ class OracleStop(WorkflowStop):
         return judge
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return an empty sequence, because the profile forces the graph past its own check."""
+        """Return an empty sequence, because the profile forces requests past the graph's own end."""
         return ()
 
     def goes_through(self, follower: Stage | None) -> bool:
@@ -87,7 +94,7 @@ class OracleStop(WorkflowStop):
         return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return False for a right answer, which ends the request; for a wrong answer, whether invocations failed."""
+        """Return (False, ``has_failures``): a right answer always ends a request, a wrong one only if its invocation failed."""
         return False, has_failures
 
     def warnings(self, steps: Sequence[Step]) -> tuple[str, ...]:

@@ -120,7 +120,8 @@ History = Sequence["str | ToolEvent"]
 
 
 def begins_with(longer: Sequence[Any], known: Sequence[Any]) -> bool:
-    """Return whether ``longer`` begins with the very objects of ``known``, so that what was computed from ``known`` still
-    holds.
+    """Return whether ``longer`` begins with the items of ``known``, compared by identity (``is``).
+
+    Results that were computed from ``known`` can then be extended.
     """
     return len(longer) >= len(known) and all(map(operator.is_, longer, known))

@@ -60,9 +60,13 @@ class ToolCandidate(NamedTuple):
 class Candidates(Protocol):
     """Predicts the next tool calls of a request. Must be fast and without side effects: it runs before each model call.
 
-    If it has a method ``for_run()``, each run gets a separate predictor, which may cache what it has read. Each call passes the
-    same objects for earlier events, followed by the new events.
+    If it has a method ``for_run()``, each run uses the predictor that this method returns, which may cache what it has read.
+    The history passed to a call then begins with the same objects as in the call before, followed by the new events.
     """
 
     def candidates(self, history: History) -> Sequence[ToolCandidate | tuple[str, Mapping[str, Any], float]]:
-        """Return the calls that may follow ``history`` before its next write, each as (tool, arguments, probability)."""
+        """Return the tool calls that may follow ``history`` before the next call that writes, each as (tool, arguments,
+        probability).
+
+        ``history`` has the user's messages and the tool calls of the run so far, in order.
+        """

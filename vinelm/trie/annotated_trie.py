@@ -147,7 +147,7 @@ class AnnotatedTrie:
 
     @cached_property
     def outcomes(self) -> Outcomes:
-        """The outcomes of calls (signals and answers) that plans depend on, by node; without outcomes for plans over paths."""
+        """The outcomes of calls (signals and answers) at each node, on which plans depend; none in a trie of paths."""
         return Outcomes.none(len(self.trie.stages), len(self.trie))
 
     @cached_property
@@ -173,8 +173,10 @@ class AnnotatedTrie:
 
     @property
     def arms(self) -> tuple[FloatArray, FloatArray]:
-        """The probabilities ``arm`` and ``arm_success`` of branches in new arrays; for linear tries, too, where the fields
-        are None.
+        """New arrays like ``arm`` and ``arm_success``; on a linear trie, whose fields are None, they are computed from the
+        stops.
+
+        Their indices are :attr:`Trie.arm_items`: the node after the branch or, in a merged trie, the edge.
         """
         found = np.ones(self.trie.n_arm_items), np.zeros(self.trie.n_arm_items)
         for values, of_edges in zip(found, self.arms_by_edge, strict=True):
@@ -190,7 +192,9 @@ class AnnotatedTrie:
 
     @property
     def rated(self) -> FloatArray:
-        """The quantity with the standard error ``accuracy_se``: a path's accuracy, or the success of a merged node."""
+        """By node, the values whose standard errors are ``accuracy_se``: the path's accuracy, or in a merged trie the node's
+        ``success``.
+        """
         return self.reading.rated
 
     def weight_of(self, nodes: npt.NDArray[Any]) -> FloatArray:
@@ -205,7 +209,10 @@ class AnnotatedTrie:
 
     @cached_property
     def reading(self) -> TrieReading:
-        """Summaries of the trie for reports: by paths, or by histories if a plan ends at several nodes."""
+        """The figures of this trie that reports show, by node.
+
+        They are figures of the node's path if each plan ends at one node, otherwise of the node itself.
+        """
         if self.trie.is_merged:
             return MergedReading(self)
         return self.by_ends(one=PathReading, several=HistoryReading)
@@ -227,7 +234,9 @@ class AnnotatedTrie:
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """Why plans ignore the declared request types (distinguishing them does not help), in at most one line."""
+        """At most one line that says why plans ignore the declared request types: distinguishing them does not help. Else
+        empty.
+        """
         return tuple(
             "Kinds of request are declared and not told apart: plans by kind promise"
             f" {-100 * gain:.1f} points less than plans without them, at equal dollars."
@@ -271,22 +280,28 @@ class AnnotatedTrie:
         return stage.answerable or stage.verdict is not None
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return the index of the slot of each group of edges, and the number of slots.
+        """Return the index of the slot that each group of edges belongs to, and the number of slots.
 
-        A fixed plan has one model for each slot, which is a stage of the application.
+        A slot is a stage of the application, for which a fixed plan has one model. A group of edges has all edges from one node
+        to one stage of the trie.
 
         Args:
-            stage: The stage of the trie that a group runs, shape (groups,).
+            stage: The index of the trie's stage that each group runs, shape (groups,).
             depth: The number of invocations before this stage, shape (groups,).
+
+        Returns:
+            Slot indices from 0, shape (groups,), and the number of slots.
         """
         own = self.template.base_numbers  # a fixed plan has one model for a stage, whatever the kind
         return np.array(own)[np.array(self.outcomes.stages)[stage]], max(own) + 1
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie with other shares of the requests at each node, in the estimates that it has from resampled requests.
+        """Return the trie with the estimates from resampled requests adapted to other shares of the requests at each node.
 
-        Each node's estimates are multiplied by its entry of ``change``, shape (n + 1,). A trie of paths has no such estimates
-        and is returned unchanged.
+        A trie of paths has no such estimates and is returned unchanged.
+
+        Args:
+            change: The factor for each node's estimates, shape (n + 1,).
         """
         return self
 
@@ -419,9 +434,10 @@ class AnnotatedTrie:
 
 @dataclass(frozen=True, eq=False)
 class SignalTrie(AnnotatedTrie):
-    """A trie of signals: the name of each next stage includes the outcome that was seen before it.
+    """A trie of signals: a branch stands for the outcome (signal and answer) of the last call and the stage that follows it.
 
-    ``outcomes`` has the possible outcomes after each node, with the probabilities of stages and answers.
+    The names of its stages include this outcome. ``outcomes`` has the possible outcomes after each node, with the probabilities
+    of stages and answers.
     """
 
     policy: ClassVar[Literal["paths", "signals"]] = "signals"
@@ -438,12 +454,13 @@ class SignalTrie(AnnotatedTrie):
         return True
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return slots as :meth:`AnnotatedTrie.slots` does; on a chain, each invocation has a separate slot."""
+        """Return slots as :meth:`AnnotatedTrie.slots` does, but in a chain with one slot per invocation, counted from 0."""
         found = depth.astype(np.int64) if self.template.base.is_linear else super().slots(stage, depth)[0]
         return found, 1 + int(found.max(initial=0))
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie with the outcomes' ``spread`` and ``cost_spread`` at each node multiplied by its entry of ``change``.
+        """Return the trie with the ``spread`` and ``cost_spread`` of its outcomes multiplied by each node's factor in
+        ``change``.
 
         These estimates from resampled requests include how often requests have each history; see
         :meth:`AnnotatedTrie.with_shares`.
@@ -454,16 +471,18 @@ class SignalTrie(AnnotatedTrie):
         return replace(self, outcomes=outcomes)
 
     def within_paths(self, tried: BoolArray, paths: Trie) -> Self:
-        """Return the trie limited to histories along some edges of a trie of paths.
+        """Return the trie limited to the histories that only use allowed edges of a trie of paths.
 
         Args:
-            tried: Whether plans may use each edge of ``paths``, shape (edges,).
+            tried: Whether each edge of ``paths`` is allowed, shape (edges,).
             paths: The trie of paths.
         """
         return replace(self, tried=tried[path_edges(self.trie, self.outcomes.stages, paths)])
 
     def returning_last(self) -> Self:
-        """Return the trie for graphs that can only return their last answer, not an earlier answer."""
+        """Return the trie for graphs that can only return their last answer: ``success`` and other rates then refer to this
+        answer.
+        """
         outcomes = self.outcomes
         if not outcomes.returns_earlier:
             return self
@@ -472,10 +491,10 @@ class SignalTrie(AnnotatedTrie):
         return replace(found, stop_success=np.asarray(np.bincount(outcomes.node, ends, len(self.trie)), np.float64))
 
     def with_right(self, outcomes: Outcomes, right: FloatArray) -> Self:
-        """Return the trie with other probabilities that the current answer is right, which ``outcomes`` must contain, too.
+        """Return the trie with other outcomes, and with ``success`` and ``arm_success`` computed from ``right``.
 
         Args:
-            outcomes: Replace the trie's outcomes, in the same order. They include the probabilities at ends.
+            outcomes: The new outcomes, in the order of the present ones.
             right: P(the outcome occurs, and the answer that counts is right | the node is reached), shape (outcomes,).
         """
         trie, size = self.trie, len(self.trie)
@@ -501,7 +520,10 @@ _SHOWN_PATHS = 10
 
 @dataclass(frozen=True, eq=False)
 class TrieReading(ABC):
-    """Summaries of a trie for reports, computed in different ways for plans that end at one node and at several nodes."""
+    """The figures of a trie that reports show, such as accuracy and cost by node.
+
+    Subclasses compute them for tries of paths, tries in which plans end at several nodes, and merged tries.
+    """
 
     annotated: AnnotatedTrie
 
@@ -514,12 +536,12 @@ class TrieReading(ABC):
 
     @property
     def rated(self) -> FloatArray:
-        """The accuracy of each node's path, whose standard errors are ``accuracy_se``."""
+        """By node, the accuracy of the node's path, whose standard errors are ``accuracy_se``."""
         return self.annotated.accuracy
 
     @property
     def rated_usd(self) -> FloatArray:
-        """The cost of each node's path in dollars, whose standard errors are ``cost_se``."""
+        """By node, the cost of the node's path in dollars, whose standard errors are ``cost_se``."""
         return self.annotated.path_cost_usd
 
     @property
@@ -543,12 +565,12 @@ class TrieReading(ABC):
     @property
     @abstractmethod
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
-        """Return the arrays from which plans are made."""
+        """The arrays from which plans are made, such as path accuracies and costs, or rates of nodes and branches."""
 
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """The names of the arrays that a data frame of the trie has."""
+        """The names of the arrays that become columns of the trie's data frame, see :meth:`AnnotatedTrie.to_pandas`."""
 
     @abstractmethod
     def display_path(self, node: int) -> tuple[str, ...]:
@@ -560,7 +582,7 @@ class TrieReading(ABC):
 
 
 class PathReading(TrieReading):
-    """Summaries of a trie in which one stage follows each prefix and a plan ends at a single node."""
+    """The figures that reports show for a trie in which one stage follows each prefix and a plan ends at a single node."""
 
     noun = "paths"
     holds_common_errors = True
@@ -610,7 +632,9 @@ class PathReading(TrieReading):
 
 
 class HistoryReading(TrieReading):
-    """Summaries of a trie whose plans may end at several nodes, so that only a planner can compute their accuracy."""
+    """The figures that reports show for a trie whose plans may end at several nodes; only a planner can compute plans'
+    accuracies.
+    """
 
     noun = "histories"
     holds_common_errors = False  # a plan's end errors are combined as if they were independent
@@ -628,7 +652,9 @@ class HistoryReading(TrieReading):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the arrays without path metrics, which would mislead because no plan ends at a single node."""
+        """The names of the arrays of a data frame: without path metrics, which would mislead because no plan ends at a single
+        node.
+        """
         return ("reach", *NODE_ARRAYS, *ARM_ARRAYS, "arm_se", "count")
 
     def display_path(self, node: int) -> tuple[str, ...]:
@@ -647,7 +673,9 @@ class HistoryReading(TrieReading):
 
 
 class MergedReading(HistoryReading):
-    """Summaries of a trie in which histories share nodes: nodes have several paths, and edges have branch probabilities."""
+    """The figures that reports show for a merged trie, whose nodes have several paths and whose edges have branch
+    probabilities.
+    """
 
     metrics = ()
     columns = (*NODE_ARRAYS, "count")
@@ -682,7 +710,7 @@ def _read_only(values: Array) -> Array:
 
 
 def whole_paths(annotated: AnyTrie) -> AnyTrie:
-    """Return the annotations with only leaves answerable, so that plans run to the last invocation.
+    """Return the annotated trie with only its leaves answerable, so that plans run to the last invocation.
 
     This is faster than passing the leaves to a planner as ``candidates``, which scans the subtree for each plan: a planner over
     the result can use its frontier index.
@@ -691,13 +719,15 @@ def whole_paths(annotated: AnyTrie) -> AnyTrie:
 
 
 def ending_after(annotated: AnyTrie, stages: Collection[str]) -> AnyTrie:
-    """Return the annotations with only the nodes of these stages answerable."""
+    """Return the annotated trie in which plans may end only after these stages of the workflow: only their nodes are
+    answerable.
+    """
     allowed = [index for index, name in enumerate(annotated.stage_names) if name in stages]
     return _answerable_only(annotated, np.isin(annotated.trie.stage, allowed))
 
 
 def within_exits(annotated: AnyTrie) -> AnyTrie:
-    """Return the annotations with plans ending only at the template's ``exits``; unchanged if it declares none.
+    """Return the annotated trie in which plans may end only at the template's ``exits``; unchanged if ``exits`` is None.
 
     If ``exits`` is empty, plans run to the last invocation.
     """

@@ -45,7 +45,7 @@ def with_hits(annotated: AnyTrie, rates: Mapping[tuple[str, str], float]) -> Any
 
 
 def seconds_if_asked(annotated: AnnotatedTrie, node: int) -> float:
-    """Return the expected seconds of a node's call if no cache answers it, so that the model is really asked."""
+    """Return the expected seconds of a node's invocation if its call is really made, because no cache answers it."""
     seconds, trie = float(annotated.latency_s[node]), annotated.trie
     told: Mapping[str, Mapping[str, float]] = annotated.meta.get(KEY, {})
     if not told or trie.model[node] < 0:

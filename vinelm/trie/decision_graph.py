@@ -28,7 +28,13 @@ _ROUNDING = 1e-9
 
 
 class Span(NamedTuple):
-    """Half-open ranges of neighbouring nodes of one level, of the groups of edges that leave them, and of these edges."""
+    """The part of a level that lies below a position: three half-open ranges of indices (first, one past the last).
+
+    Attributes:
+        nodes: Neighbouring positions of the level.
+        groups: The groups of edges (of one source and stage) that leave these positions.
+        edges: The edges of these groups.
+    """
 
     nodes: tuple[int, int]
     groups: tuple[int, int]
@@ -36,14 +42,16 @@ class Span(NamedTuple):
 
 
 class PositionRates(NamedTuple):
-    """The probabilities that a graph is made from.
+    """The probabilities from which :meth:`DecisionGraph.with_rates` makes a graph.
+
+    A position is a node's index in the graph; a group has the edges of one source position and stage.
 
     Attributes:
         success: P(the answer is correct | the position is reached), by position.
         stop: P(the request ends there | the position is reached), by position.
         stop_success: P(the request ends there with a correct answer | the position is reached), by position.
         arm: P(the group's stage comes next | its source is reached), by group.
-        arm_right: P(the group's stage comes next and the answer is correct | its source is reached), by group.
+        arm_right: P(the group's stage comes next and the answer so far is correct | its source is reached), by group.
     """
 
     success: FloatArray
@@ -61,17 +69,18 @@ class DecisionGraph:
     order of its arms; edges are sorted by group and, within a group, in the order of the stage's models.
 
     - ``nodes``: the trie's node at each position. ``levels``: where each level begins, and the number of positions at the end.
-    - ``first_group``, ``first_edge``: where the groups of each position and the edges of each group begin, one item more at the
-      end. ``source``, ``stage``: of each group. ``target``, ``model``: of each edge.
+    - ``first_group``, ``first_edge``: the index of each position's first group and of each group's first edge, with the number
+      of all groups or edges as last item. ``source``, ``stage``: of each group. ``target``, ``model``: of each edge.
     - ``arm``: P(the group's stage comes next | its source is reached). ``right``: P(it comes next and the answer so far is
       correct | its source is reached).
     - ``ended_right``: P(the workflow ends at the position with a correct answer | it is reached). ``lost``: P(the workflow
-      continues without an answer to a stage that the trie lacks).
+      continues without an answer to a stage that the trie lacks | the position is reached).
     - ``may_end``: whether a plan may end at the position.
     - ``cost_usd``, ``latency_s``: of each edge's invocation at zero load, given that its source and stage are reached.
-    - ``slot``: for each group, the number of its slot. A fixed plan has one model for each slot: a stage, or on a chain with
-      outcomes an invocation. ``n_slots``: the number of slots.
-    - ``checked``: whether a fixed plan ends at the group, because the workflow's own check has passed the answer.
+    - ``slot``: for each group, the index of its slot, from 0. A fixed plan has one model for each slot; see
+      :meth:`AnnotatedTrie.slots`. ``n_slots``: the number of slots.
+    - ``checked``: for each group, whether the workflow's own check has passed the answer before it, so that a fixed plan ends
+      there.
     """
 
     is_tree: ClassVar[bool] = False
@@ -212,10 +221,12 @@ class DecisionGraph:
         return replace(self, **chances)
 
     def for_mass(self, mass: FloatArray) -> Self:
-        """Return the graph with rates for the requests that a plan leads to each position; others keep their rates.
+        """Return the graph with the rates of the requests that a plan leads to each position.
+
+        Positions that the plan does not reach keep their rates, and so do all positions if rates by difficulty are unknown.
 
         Args:
-            mass: P(the plan reaches each position and the request has each difficulty), shape (positions, difficulties).
+            mass: P(the plan reaches the position and the request has the difficulty), shape (positions, difficulties).
         """
         annotated, known = self.annotated, self.annotated.difficulty
         if known is None:
@@ -246,7 +257,7 @@ class DecisionGraph:
 
     @cached_property
     def loses(self) -> bool:
-        """Whether a request may reach a stage that the trie lacks before it has an answer."""
+        """Whether a request may reach, before it has an answer, a stage that the trie lacks."""
         return bool(self.lost.any())
 
     @cached_property
@@ -261,23 +272,23 @@ class DecisionGraph:
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return the weight of each position's standard error in a plan's: ``reach``, the probability that the plan gets there.
+        """Return the weight of each position's standard error in the standard error of a plan's accuracy.
 
-        ``is_end`` marks the positions where the plan ends; only a tree uses it.
+        The weight is ``reach``, the probability that the plan reaches the position; in a tree it is 1 where the plan ends
+        (``is_end``), and 0 elsewhere.
         """
         return reach
 
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
         """Return the distinct pairs (plan, position) of histories, and for each history the index of its pair among them.
 
-        A pair is given as one number.
-
         Args:
             plan: The index of the plan, for each history.
             at: The position of each history.
 
         Returns:
-            None if no two histories share a position.
+            The pairs in ascending order, each encoded as ``plan * number of positions + position``, and the indices. None if
+            there are no histories; in a tree always, since no two histories share a position.
         """
         if not len(plan):
             return None
@@ -285,11 +296,13 @@ class DecisionGraph:
         return key, which
 
     def width(self, span: Span) -> int:
-        """Return the number of edges in each group of the span's level; 0 if the groups differ in it."""
+        """Return the number of edges in each group at the span's level; 0 if not all groups there have the same number."""
         return self._shapes[self.level_of(span.nodes[0])][1]
 
     def arms(self, span: Span) -> int:
-        """Return the number of groups that leave each node of the span's level; 0 if the nodes differ in it."""
+        """Return the number of groups that leave each position at the span's level; 0 if not all positions there have the same
+        number.
+        """
         return self._shapes[self.level_of(span.nodes[0])][0]
 
     def level_of(self, position: int) -> int:
@@ -298,7 +311,7 @@ class DecisionGraph:
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
-        """By level: the number of groups that leave each node, and the number of edges in each group; 0 if these numbers
+        """For each level: number of groups that leave each position, and number of edges in each group; 0 where the numbers
         differ.
         """
         found = []
@@ -309,16 +322,19 @@ class DecisionGraph:
         return found
 
     def weights(self, groups: Sequence[int]) -> FloatArray:
-        """Return, for each of these groups of one source, P(its branch comes next | the branch of one of them does); equal
-        values if all are 0.
+        """Return, for each of these groups, P(its branch comes next | one of these groups' branches comes next).
+
+        All groups have the same source. The values are equal if none of the branches is ever taken.
         """
         arm = self.arm[list(groups)]
         total = float(arm.sum())
         return np.full(len(arm), 1.0 / len(arm)) if total == 0.0 else np.asarray(arm / total)
 
     def rights(self, groups: Sequence[int]) -> FloatArray:
-        """Return, for each of these groups of one source, P(its branch comes next and the answer so far is correct | the
-        branch of one of them comes next).
+        """Return, for each of these groups, P(its branch comes next, the answer so far is correct | one of these groups'
+        branches comes next).
+
+        All groups have the same source.
         """
         total = float(self.arm[list(groups)].sum())
         if total == 0.0:
@@ -332,7 +348,7 @@ class DecisionGraph:
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:
         """Yield the span of each level: first the position itself, then everything below it.
 
-        ``groups`` limits the groups of the position, and must be neighbours; None means all.
+        ``groups`` are the position's groups to follow, with consecutive indices; None means all.
         """
         low, high = position, position + 1
         while low < high:
@@ -347,16 +363,17 @@ class DecisionGraph:
             low, high = self._led_to(low, edges)
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
-        """Return a half-open range of positions on the next level that contains the targets of all these edges.
+        """Return a half-open range of positions on the next level that contains the targets of all edges in ``edges``.
 
-        ``position`` is a position on the level that the edges leave; ``edges`` is a half-open range.
+        ``edges`` is a half-open range of edge indices; ``position`` is any position on the level that they leave.
         """
         level = self.level_of(position) + 1
         return self.levels[level], self.levels[level + 1]
 
     def of_targets(self, span: Span, below: Span) -> Integers | None:
-        """Return the index of each edge's target among the nodes of ``below``, the next level's span; None if edges and
-        nodes have the same order.
+        """Return, for each edge of ``span``, the index of its target among the positions of ``below``, the next level's span.
+
+        None in a tree, in which the edges and their targets have the same order.
         """
         return np.asarray(self.target[slice(*span.edges)] - below.nodes[0])
 
@@ -366,12 +383,15 @@ class DecisionGraph:
 
 
 class TreeGraph(DecisionGraph):
-    """The graph of a tree: each position but the root is the target of one edge; edge ``e`` leads to position ``e + 1``."""
+    """The graph of a tree: each position except the root is the target of one edge; edge ``e`` leads to position ``e + 1``."""
 
     is_tree = True
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return the weight of each node's standard error in a plan's: 1 at the plan's ends, whose errors cover whole paths."""
+        """Return the weight of each position's standard error in the standard error of a plan's accuracy.
+
+        It is 1 where the plan ends and 0 elsewhere, because in a tree the errors at ends cover whole paths.
+        """
         return np.where(is_end, 1.0, 0.0)
 
     def joined(self, plan: Integers, at: Integers) -> None:

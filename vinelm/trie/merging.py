@@ -23,7 +23,7 @@ from vinelm.trie.arrays import BoolArray, IntArray, frozen
 
 
 class SharedNodes:
-    """The methods of :class:`~vinelm.trie.trie.MergedTrie` that only need its edges."""
+    """The methods of :class:`~vinelm.trie.trie.MergedTrie` that only need the trie's edges."""
 
     depth: npt.NDArray[np.int16]
     stage: npt.NDArray[np.int16]
@@ -65,12 +65,14 @@ class SharedNodes:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """By edge, the index of its value in arrays of branch annotations: the edge's number, since each edge has a value."""
+        """For each edge, the index of its branch's value in arrays such as ``arm``: in a merged trie, the edge's number; shape
+        (edges,).
+        """
         return np.arange(self.n_edges)
 
     @property
     def n_arm_items(self) -> int:
-        """Length of the arrays of branch annotations."""
+        """Length of the arrays with a value for each branch, such as ``arm``: the number of edges."""
         return self.n_edges
 
     @cached_property
@@ -80,7 +82,10 @@ class SharedNodes:
 
     @cached_property
     def next_stage(self) -> npt.NDArray[np.int16]:
-        """The stage of each node's first child, if all children share it; -1 for leaves; shape (n + 1,)."""
+        """The index of the stage of each node's first child, shape (n + 1,); -1 for leaves.
+
+        If several stages may follow a node, its other children may run other stages.
+        """
         found = np.full(len(self), -1)
         found[~self.is_leaf] = self.stage[self.target[self.first_edge[:-1][~self.is_leaf]]]
         return frozen(found, np.int16)
@@ -136,13 +141,15 @@ class _TooManyError(Exception):
 
 @dataclass(frozen=True)
 class _Segments:
-    """Stores the remembered choices of a history. A choice is encoded as the number stage * models + model.
+    """Encodes what a merged trie remembers of the choices inside of its loops. A choice is the number stage * models + model.
+
+    A row of remembered choices (a segment) has ``width`` columns: the last choices plus 1, or how often each choice was made.
 
     Args:
-        owner: for each stage, the index of the loop whose segment its choices belong to, or -1.
-        memory: for each loop, the number of choices that it keeps; None if it counts them.
-        column: for each choice, its column among the counts of its loop.
-        width: the number of columns of a segment.
+        owner: for each stage, the index of the merging loop that it is in, or -1.
+        memory: for each loop, the number of last choices to remember; None if choices are counted.
+        column: for each choice, the column with its count, if its loop counts choices.
+        width: the number of columns.
     """
 
     owner: Ints
@@ -169,7 +176,7 @@ class _Segments:
         return cls(owner, tuple(memory), column, max(widths))
 
     def extended(self, window: Ints, loop: int, choice: Ints) -> Ints:
-        """Return the remembered choices of several histories, each extended by one choice in the loop.
+        """Return the remembered choices of several histories after one more choice of each in the loop.
 
         Args:
             window: The remembered choices or their counts, shape (histories, width).
@@ -187,7 +194,7 @@ class _Segments:
 
 
 def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of :class:`~vinelm.trie.trie.MergedTrie` for a bound template.
+    """Return the arrays of a :class:`~vinelm.trie.trie.MergedTrie` for a bound template, by attribute name.
 
     Raises:
         TemplateError: there are more nodes than ``most``; the message says which settings give fewer nodes. Or a stage is both
@@ -204,14 +211,14 @@ def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.
 
 @dataclass(frozen=True)
 class _Level:
-    """The nodes of one depth, by what they remember; one array element for each node.
+    """The nodes of one depth, one array element for each node: the template's position and what is remembered of the histories.
 
     Attributes:
         position: The index of the position in the template's automaton.
-        past: The id of the finished segments.
-        loop: The loop that the node is in.
-        window: The choices remembered in this loop.
-        last: The last choice.
+        past: A number for everything remembered before the present loop; equal for nodes that remember the same.
+        loop: The index of the merging loop that the node is in, or -1.
+        window: The choices remembered in this loop, shape (nodes, width); see :class:`_Segments`.
+        last: The last choice, as a number; -1 at the root.
     """
 
     position: Ints
@@ -262,9 +269,16 @@ def _built(template: Template, most: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def _followers(template: Template, segments: _Segments, level: _Level, n_models: int) -> tuple[Ints, _Level] | None:
-    """Return the source and the resulting state of every edge out of a level, branch by branch; None after the last level.
+    """Return all edges out of a level, branch by branch; None after the last level.
 
-    A source is an index into ``level``; ``n_models`` is the number of the template's models.
+    Args:
+        template: The template.
+        segments: Encodes remembered choices.
+        level: The level.
+        n_models: The number of the template's models.
+
+    Returns:
+        The index in ``level`` of each edge's source, and the state after each edge, in which equal states are not merged yet.
     """
     stage_index = {stage.name: i for i, stage in enumerate(template.stages)}
     model_index = {name: i for i, name in enumerate(template.models)}
@@ -347,7 +361,10 @@ def _check_one_place(template: Template, loops: Sequence[Loop]) -> None:
 
 
 def _advice(template: Template, most: int) -> str:
-    """Return one line with merge settings, and a number of models, that give at most ``most`` nodes, with their nodes."""
+    """Return the message that the template has too many merged histories, with ways to have at most ``most`` nodes.
+
+    The ways are merge settings, and a number of models, each with the number of nodes that it gives.
+    """
     has_memory = any(loop.memory for loop in _merging_loops(template.steps))
     memories = [loop.memory or 4 for loop in _merging_loops(template.steps)]
     ways = []

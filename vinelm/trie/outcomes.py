@@ -20,11 +20,11 @@ OUTCOME_ARRAYS = ("node", "label", "answer_class", "chance", "right", "right_las
 
 
 class Seen(NamedTuple):
-    """The trie's entry for an observed outcome.
+    """The outcome of a trie of signals that stands for the observed outcome of a call.
 
     Args:
-        place: Index into the outcome arrays; -1 if the node has no outcome.
-        is_exact: Whether the entry is the observed outcome; otherwise it is the most similar outcome in the profile.
+        place: Index into the arrays of :class:`Outcomes`; -1 if the node has no outcome.
+        is_exact: Whether it equals the observed outcome; otherwise it is the most similar outcome in the profile.
     """
 
     place: int
@@ -97,7 +97,7 @@ class Outcomes:
 
     @cached_property
     def passed(self) -> BoolArray:
-        """For each stage of the trie, whether the workflow's own check has passed the answer before it; False for the first
+        """For each stage of the trie, whether the workflow's own check has passed the previous answer; False for the first
         stage.
         """
         found = np.zeros(len(self.stages), np.bool_)
@@ -106,12 +106,16 @@ class Outcomes:
         return found
 
     def seen(self, node: int, outcome: Outcome, *, passed: bool, stage: int | None = None) -> Seen:
-        """Return the trie's entry for an outcome after a node, optionally only among outcomes that continue to ``stage``, an
-        index of the workflow's stages.
+        """Return which outcome of the trie stands for an observed outcome after a node.
 
-        ``passed`` is the result of the workflow's own check. An outcome that the profile lacks is replaced by the most similar
-        one: the same check counts most, then the same class, then the same signal. Of equally similar ones, the most probable
-        is taken.
+        An outcome that the profile lacks is replaced by the most similar one: an equal result of the check counts most, then an
+        equal answer class, then an equal signal. Of equally similar outcomes, the most probable is taken.
+
+        Args:
+            node: The node.
+            outcome: The observed signal and answer class.
+            passed: The result of the workflow's own check.
+            stage: Index of a stage of the workflow: only outcomes after which it comes next are considered; None for all.
         """
         low, high = (int(at) for at in np.searchsorted(self.node, (node, node + 1)))
         wanted = -1 if outcome.answer_class is None else outcome.answer_class
@@ -129,9 +133,9 @@ class Outcomes:
         return Seen(found, False)
 
     def returned_class(self, place: int) -> int | None:
-        """Return the class of the answer that a request should return if it ends with the outcome at index ``place``.
+        """Return the class of the earlier answer that a request should return if it ends with the outcome at index ``place``.
 
-        None for its last answer, also if ``place`` is -1.
+        None if it should return its last answer; also if ``place`` is -1, or the graph can only return the last answer.
         """
         if place < 0 or not self.returns_earlier:
             return None
@@ -162,12 +166,12 @@ class Outcomes:
 
 
 def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np.int64]:
-    """Return the edge of the path trie for each edge of a trie of signals, which is a tree; shape (edges,).
+    """Return, for each edge of a trie of signals, the index of the path trie's edge with the same models and stages so far.
 
     Args:
         trie: The trie of signals, whose branches are outcomes.
         stages: The workflow's stage of each stage of the trie, by index.
-        paths: The path trie, with a path for each history.
+        paths: The path trie, which has a path for each history of the trie of signals.
 
     Raises:
         VineLMError: ``paths`` lacks a path.

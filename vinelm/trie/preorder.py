@@ -15,7 +15,7 @@ MOST_NODES = 2**31 - 1
 
 
 def template_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of :class:`~vinelm.trie.trie.Trie` for every history of a bound template.
+    """Return the arrays of a :class:`~vinelm.trie.trie.Trie` with every prefix that a bound template allows, by attribute name.
 
     The subtrees of all nodes at one position of the automaton have the same shape, so each level is filled position by
     position.
@@ -67,7 +67,8 @@ def template_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
 
 
 def prefix_arrays(template: Template, prefixes: Iterable[Sequence[str]]) -> dict[str, npt.NDArray[Any]]:
-    """Return trie arrays for the given prefixes of a linear template and all their ancestors.
+    """Return the arrays of a :class:`~vinelm.trie.trie.Trie` with these prefixes of a linear template and their ancestors, by
+    attribute name.
 
     Raises:
         TemplateError: a prefix is longer than the template, or has a model that its stage does not allow.

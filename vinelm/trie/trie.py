@@ -129,7 +129,10 @@ class Trie:
 
     @cached_property
     def next_stage(self) -> npt.NDArray[np.int16]:
-        """The stage of each node's first child, if all children share it; -1 for leaves; shape (n + 1,)."""
+        """The index of the stage of each node's first child, shape (n + 1,); -1 for leaves.
+
+        If several stages may follow a node, its other children may run other stages.
+        """
         return frozen(np.where(self.is_leaf, -1, np.append(self.stage[1:], -1)), np.int16)
 
     def require_paths(self, what: str) -> None:
@@ -138,7 +141,7 @@ class Trie:
     def misfit(self, template: Template) -> str | None:
         """Return in one line why the arrays do not form a valid trie; None if they do.
 
-        It does not check whether labels are in range, or in an order that the template allows.
+        It does not check whether the indices in ``stage`` and ``model`` are in range, or whether ``template`` allows the paths.
         """
         problem = preorder_misfit(self.parent, self.end, self.depth)
         siblings = (self.parent.astype(np.int64) * len(self.stages) + self.stage) * len(self.models) + self.model
@@ -183,12 +186,14 @@ class Trie:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """By edge, the index of its value in arrays of branch annotations: in a tree, the edge's target; shape (edges,)."""
+        """For each edge, the index of its branch's value in arrays such as ``arm``: in a tree, the edge's target; shape
+        (edges,).
+        """
         return self.target
 
     @property
     def n_arm_items(self) -> int:
-        """Length of the arrays of branch annotations."""
+        """Length of the arrays with a value for each branch, such as ``arm``."""
         return len(self)
 
     # -- lookup ------------------------------------------------------------------------------------------------
@@ -212,7 +217,10 @@ class Trie:
         return total
 
     def multiply(self, of_edges: FloatArray) -> FloatArray:
-        """Multiply values of edges along every path, from 1 at the root down to each node; shape (n + 1,)."""
+        """Return, for each node, the product of the values of the edges on its path, shape (n + 1,); 1 at the root.
+
+        ``of_edges`` has a value for each edge, in edge order.
+        """
         product = np.ones(len(self))
         for level in self.levels[1:]:  # edges are sorted by level, and within a level like the nodes that they lead to
             product[level], of_edges = product[self.parent[level]] * of_edges[: len(level)], of_edges[len(level) :]
@@ -249,9 +257,7 @@ class Trie:
         return found
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """Return, for each stage that may follow the node, the index of its value in arrays of branch annotations such as
-        ``arm``.
-        """
+        """Return, for each stage that may follow the node, the index of that branch's value in arrays such as ``arm``."""
         return {stage: nodes[0] for stage, nodes in self.arms(node).items()}
 
     @cached_property
@@ -262,10 +268,10 @@ class Trie:
 
     @cached_property
     def kinds(self) -> tuple[npt.NDArray[np.int64], int]:
-        """An integer code for each node that, with the depth, identifies stage and model, shape (n + 1,); and the number of
-        codes.
+        """A number for each node, shape (n + 1,), and the number of such numbers: nodes of one depth have equal numbers if they
+        run the same stage with the same model.
 
-        The code stands for the model; if the trie branches, for stage and model, since nodes of one depth run several stages.
+        The number is the model's index or, if the trie branches, stage index * number of models + model index.
         """
         model = np.maximum(self.model, 0).astype(np.int64)
         if self.is_linear:
@@ -411,7 +417,9 @@ class MergedTrie(SharedNodes, Trie):
         return cls(stages=tuple(stage.name for stage in template.stages), models=template.models, **arrays)
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """Return indices as :meth:`Trie.arm_items_after` does; in a merged trie each edge has its own value."""
+        """Return indices as :meth:`Trie.arm_items_after` does: of any edge of the branch, since all edges of a branch have
+        equal values.
+        """
         edges = range(self.first_edge[node], self.first_edge[node + 1])
         return {self.stages[self.stage[self.target[edge]]]: edge for edge in edges}
 

@@ -70,8 +70,8 @@ class ComparedPlan:
         words: The plan in words, as it is chosen for the same budget if all results are used.
         models: The models that it may run.
         cost_usd: Expected cost in dollars per request, according to the requests that were used for choosing the plan.
-        cap_usd: The objective's limit on the cost in dollars per request with which the plan is served, if all results are used
-            for planning.
+        cap_usd: The limit on the expected dollars per request with which planning over all results gives the plan that is
+            served; None if unknown.
         accuracy: Accuracy on the test requests, a fraction.
         gain: Accuracy above the baseline's, a fraction; ``gain_low`` and ``gain_high`` each hold with 95 % for this plan.
         best_low, best_high: The ends of the gain's interval that hold with 95 % for all compared plans together, so also for
@@ -81,12 +81,12 @@ class ComparedPlan:
         answers: The number of requests that ran the plan and the baseline to the end; None if none did, or either of them is a
             traffic split.
         lost: The number of these requests on which the plan is worse than the baseline; None in the same cases.
-        followed: The effective number of requests whose results follow the plan and the baseline, allowing for weights. It
-            depends on which results were bought, not on the answers. None if unknown.
-        is_rung: Whether the rule tests the plan; other plans are only displayed.
-        hidden: Upper limit of the mean accuracy lost on answers that equal the current setup's, from the equal answers that
-            people were asked about. It is subtracted from the lower ends of the gain. 0 if equal answers always have equal
-            scores.
+        followed: The effective number of requests that have the results of the plan and of the baseline, allowing for weights.
+            It depends on which results were bought, not on the answers. None if unknown.
+        is_rung: Whether the verdict's rule may test the plan (:attr:`Verdict.rungs`); other plans are only displayed.
+        hidden: The most accuracy that may be lost on answers that count as equal to the current setup's, estimated from
+            people's labels of such answers. It is already subtracted from the lower ends of the gain. 0 if equal answers always
+            have equal scores.
         is_same: Whether the plan is the baseline itself.
         is_identified: Whether the plan's effect can be computed from the results alone; otherwise the numbers come from a
             statistical model and prove nothing.
@@ -127,8 +127,8 @@ class ComparedPlan:
         return self.gain_low > -max_loss and self.is_saving
 
     def lowered(self, loss: float) -> Self:
-        """Return the plan with the lower ends of its gain reduced by ``loss``, the possible loss in answers that equal
-        today's.
+        """Return the plan with both lower ends of its gain reduced by ``loss``, a fraction: what answers equal to today's may
+        lose.
         """
         return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss, hidden=loss)
 
@@ -180,12 +180,14 @@ class ByToday:
         asked: The number of questions that people have answered.
         failed: The number of requests on which the current setup failed, so that there is no reference answer.
         digest: A digest of the labels and answers; if it changes, a new verdict is needed.
-        plan: The next plan to be proven; empty if there is none, or if no plan was searched for this allowed loss.
+        plan: The plan, in words, that labels may prove next; empty if there is none, or if none was searched for with this
+            allowed loss.
         differing: The number of this plan's answers that differ from the current setup's and have no label. They count as lost.
-        questions: Pairs (request, digest of the answer) to ask people about; empty if no label would prove the plan. They
+        questions: Pairs (request id, digest of an answer) that people should label; empty if labels cannot prove the plan. They
             include other plans' answers that must be labelled for this plan's gains to count.
         is_put: Whether ``vinelm label`` already asks these questions.
-        needed: The number of requests that would suffice if labels cannot; 0 if unknown.
+        needed: If labels of the present requests cannot prove the plan, the estimated total number of requests that could;
+            else, or if unknown, 0.
     """
 
     requests: int
@@ -341,7 +343,11 @@ class Verdict:
         return "keep", max(shown or seen, key=lambda plan: plan.gain), 0.0
 
     def _may_be_worth_it(self, plan: ComparedPlan) -> bool:
-        """Return whether a plan is expected to save enough, or to gain accuracy and perhaps more than the allowed loss."""
+        """Return whether a plan may be worth a change.
+
+        It is expected to save enough dollars; or to gain accuracy, and its interval's upper end exceeds the allowed loss
+        ``max_loss``.
+        """
         saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
         return saves or (plan.gain > 0.0 and plan.best_high > self.max_loss)
 
@@ -351,7 +357,8 @@ class Verdict:
         return times > MOST_TIMES, plan.saved_usd <= 0.0, times, -plan.gain_low
 
     def _shared(self, failed: ComparedPlan | None) -> tuple[ComparedPlan | None, float]:
-        """Return the plan that saves most as part of a traffic split with at most the allowed loss, and its share of requests.
+        """Return the plan to serve to a share of the requests, and this share, such that the loss is allowed and the saving is
+        largest.
 
         For the first plan that failed its test, the plan's own interval counts: the tests would have been wrong to pass this
         plan only if it truly loses more than the interval's end, so that both errors together are at most 5 %. Any other plan
@@ -368,7 +375,8 @@ class Verdict:
     def _share(self, plan: ComparedPlan, low: float, most: float) -> float:
         """Return the largest share of requests, up to ``most``, that the plan may serve without losing more than allowed.
 
-        ``low`` is the lower end of the plan's gain. The result is 0 if the share would be too small or ``low`` is not negative.
+        ``low`` is the lower end of the plan's gain. The result is 0 if the share would be below :data:`LEAST_SHARE`, ``low`` is
+        not negative, no saving is proven, or the expected loss is not allowed.
         """
         if not (plan.is_saving and plan.gain > -self.max_loss and low < 0.0):
             return 0.0
@@ -396,7 +404,11 @@ class Verdict:
 
     @property
     def plan(self) -> ComparedPlan | None:
-        """The plan of the advice: the plan to switch to, the plan nearest to a switch, or the best of the worse plans."""
+        """The plan that the advice is about; None if there is too little data.
+
+        If the advice is "switch", the plan to switch to; if "undecided", the plan nearest to a switch; if "keep", the plan with
+        the highest gain.
+        """
         return self._decided[1]
 
     @property
@@ -447,7 +459,10 @@ class Verdict:
 
     @property
     def uncompared(self) -> tuple[str, ...]:
-        """The cheaper models, if the results identify no plan that costs less than the baseline; otherwise empty."""
+        """The models with a lower list price than the baseline's, if there are results on none of the plans that save money.
+
+        Empty if the effect of at least one such plan can be computed from the results.
+        """
         is_shown = any(plan.is_identified and plan.saved_usd > 0.0 for plan in self.plans if not plan.is_same)
         return () if is_shown else self.cheaper
 
@@ -458,7 +473,9 @@ class Verdict:
 
     @property
     def _unproven_models(self) -> list[ComparedPlan]:
-        """The plans of a single model that are predicted to lose less than allowed, although the results cannot prove this."""
+        """The plans that run one model at every stage and are predicted to lose less than allowed, but lack the results to
+        prove it.
+        """
         alone = [plan for plan in self.plans if not plan.is_identified and len({model for _, model in plan.code}) == 1]
         return [plan for plan in alone if plan.gain > -self.max_loss]
 
@@ -485,9 +502,9 @@ class Verdict:
     def ends_buying(self) -> bool:
         """Whether a profile that recomputes the verdict repeatedly may stop buying now.
 
-        The advice to switch has to hold with the wider intervals, too, unless all requests have run the plan, so that later
-        verdicts would have no more results of the plan. In addition, no plan that saves clearly more may still have a chance to
-        pass.
+        True if the advice is to keep, or if people are to be asked next. The advice to switch must be for all requests, and
+        hold for the same plan if the intervals of all plans that lack results are wider (:data:`EARLY`). No plan that saves
+        clearly more may still have a chance to pass.
         """
         if self.advice != "switch" or self.plan is None:
             return self.advice == "keep" or bool(self.waiting)  # people are asked next
@@ -602,7 +619,9 @@ def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> Compare
 
 
 def lead_of(advice: Advice, opponent: str = "what runs today") -> str:
-    """Return the words that a verdict with this advice begins with, such as SWITCH; after KEEP, the baseline ``opponent``."""
+    """Return the words that begin a verdict with this advice, such as SWITCH; for ``"keep"``, KEEP and the baseline's name
+    ``opponent``.
+    """
     return f"{LEADS[advice]} {opponent}" if advice == "keep" else LEADS[advice]
 
 

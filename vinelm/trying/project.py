@@ -66,11 +66,11 @@ Before = dict[Path, bytes | None]
 
 @contextmanager
 def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
-    """After the block, which adds files to ``before``, restore the content of these files, and name the restored files to
-    ``tell``.
+    """After the block, restore the files in ``before``, to which the block adds the old content of each file before changing
+    it.
 
-    The modules that the block imported from these files are removed from ``sys.modules``, because their code is the changed
-    version.
+    The names of the restored files are passed to ``tell``. Modules that the block imported from the folders of these files are
+    removed from ``sys.modules``, because their code may be the changed version.
     """
     known = dict(sys.modules)
     try:
@@ -117,7 +117,12 @@ def project_of(asked: FirstRun, tell: Callable[[str], None], before: Before) -> 
 
 
 def _write(asked: FirstRun) -> dict[str, Any]:
-    """Import the application and write its project; return the changed files, what is left to do, and the old contents."""
+    """Import the application and write its project.
+
+    Returns:
+        ``edited``: the application's files that were changed. ``todo``: lines on what is left to do. ``before``: the old text
+        of each written file by its path, decoded as Latin-1; None for a new file.
+    """
     from vinelm.datasets import Columns, read_dataset
     from vinelm.scaffold import read_application
     from vinelm.scaffold.catalog_file import chosen_models
@@ -160,7 +165,10 @@ def _written_apart(asked: FirstRun) -> dict[str, Any]:
 
 
 def write_apart(answer: str, asked: str) -> int:
-    """Write a project, and write the outcome to the file ``answer``; ``asked`` has the fields of a :class:`FirstRun`."""
+    """Write a project, and its outcome or error as JSON to the file ``answer``; return the exit code: 0, or 130 after Ctrl-C.
+
+    ``asked`` is a JSON object with the fields of a :class:`FirstRun`.
+    """
     try:
         found = _write(FirstRun(**json.loads(asked)))
     except InputError as error:
@@ -194,7 +202,8 @@ def note_turns(file: Path, template: Template, n_models: int) -> str | None:
         n_models: The number of models in the catalog.
 
     Returns:
-        What was written, in one line; None if twice the turns would be too many.
+        What was written, in one line; None if twice the turns would be too many, or the file does not assign ``template``
+        exactly once.
     """
     text = file.read_text(encoding="utf-8")
     turns = max((step.times for step in walk(template.steps) if isinstance(step, Loop)), default=LONGEST)

@@ -232,7 +232,9 @@ def kept_max_loss(trie: Path) -> float | None:
 
 
 def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
-    """Check the project in the working folder; return a profile's inputs, and questions that the user must answer first."""
+    """Check the project in the working folder; return what a profile of it needs (workflow, catalog, backends), and questions
+    that the user must answer first.
+    """
     from vinelm.api.profiling import prepared
     from vinelm.catalog import Catalog
     from vinelm.profiler.readiness import check_workflow
@@ -263,7 +265,9 @@ def _workflow() -> Any:
 
 
 def loaded(models: str) -> Inputs:
-    """Return a profile's inputs from ``workflow.py`` in the working folder. Child processes load it by this function."""
+    """Load ``workflow.py`` and the catalog file ``models`` from the working folder, as a profile needs them; also in child
+    processes.
+    """
     from vinelm.api.profiling import prepared
     from vinelm.catalog import Catalog
 
@@ -282,9 +286,10 @@ def _forecast(inputs: Inputs, budget_usd: float | None, workers: int, tell: Call
 def _bought(
     inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any
 ) -> tuple[Verdict | None, bool]:
-    """Call :func:`_buy`; if requests take more turns of a loop than the template has, call it again with a longer template.
+    """Profile as :func:`_buy` does, which gets all arguments and whose result is returned.
 
-    Takes and returns the same as :func:`_buy`.
+    If requests take more turns of a loop than the template allows, write a template with more turns to the workflow file and
+    continue.
     """
     while True:
         open_turns = asks_for_turns(Path(WORKFLOW_FILE))

@@ -114,7 +114,7 @@ class EvaluatedPlans:
         ]
 
     def identity(self, asked: HeldOut) -> StoreIdentity:
-        """Return the identity of this evaluation, which is all inputs that affect the results; ``asked`` are the requests."""
+        """Return the identity of this evaluation: all inputs that affect its results; ``asked`` are the requests."""
         return asked.identity(self.objective, self.run.annotated, **{name: one.words for name, one in self._distinct.items()})
 
     def evaluation(self, record: ServingRecord, asked: HeldOut, max_loss: float) -> Evaluation:

@@ -231,9 +231,11 @@ class _Subject:
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:
-    """Return the evaluation ``found`` of a sweep divided by budget: the policies' figures at each budget alone.
+    """Return the evaluation of each cost budget of a sweep, whose intervals hold together for all budgets.
 
-    The intervals of all budgets hold together.
+    Args:
+        found: The evaluation of the whole sweep.
+        runs: The tested policies at each budget.
     """
     # Bonferroni: a reader picks the budget that pleases, so that all intervals have to hold together.
     level = 1.0 - (1.0 - found.level) / len(runs)

@@ -178,7 +178,11 @@ class _Recording:
         return replace(served, cost_usd=served.cost_usd + sum(unpaid))
 
     def _told(self, part: SessionPart) -> SessionPart:
-        """Return a recorded call with the cost and read-only flag of its tool, as declared to any ``VineLM`` or the caller."""
+        """Return a recorded call with the cost and the read-only flag that the tool's declaration gives; messages are
+        unchanged.
+
+        Tools named by the caller as read-only count as read-only; a tool without a declaration keeps the recorded values.
+        """
         if not isinstance(part.event, ToolEvent):
             return part
         says = self.declared.get(part.event.tool)

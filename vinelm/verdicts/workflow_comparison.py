@@ -191,8 +191,8 @@ class _Followed:
 
     Attributes:
         evidence: The contents of the store.
-        bought: The rows of each request.
-        plans: The policies that follow the plans, by the plan's name.
+        bought: The store's rows by request.
+        plans: For each plan, by its name, the policy that runs it.
     """
 
     evidence: StoreEvidence

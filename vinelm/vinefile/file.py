@@ -316,7 +316,7 @@ def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> Signal
 
 
 def _parts(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """Return the arguments of :class:`AnnotatedTrie` that the file contains."""
+    """Return the arguments, by name, with which :class:`AnnotatedTrie` is made from the file's manifest and arrays."""
     template = Template.from_dict(manifest["template"])
     kind = MergedTrie if "trie.source" in arrays else Trie  # a file with edges has nodes with several parents
     if kind is MergedTrie:

@@ -86,8 +86,10 @@ def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
 
 
 def _check_continued(annotated: AnnotatedTrie, signals: Outcomes) -> None:
-    """Raise :class:`TrieFileError` unless each outcome after which requests continue has one branch below its node, of equal
-    probability.
+    """Raise :class:`TrieFileError` unless outcomes and branches match.
+
+    Each outcome after which requests continue must have exactly one branch at its node, and the branch's probability ``arm``
+    must equal the outcome's ``chance``; there must be no other branches.
     """
     trie, n_stages = annotated.trie, len(annotated.trie.stages)
     goes_on = np.flatnonzero(signals.arm >= 0)

@@ -25,7 +25,7 @@ class SessionRows(RequestWatcher):
         session: number of the conversation; see :func:`~vinelm.controller.session_number`.
         tenant: the request's tenant; "" without one.
         deadline_s: the request's bound on seconds from its arrival; None without a bound.
-        note: returns the fleet's note for the request's trace; empty if there is none.
+        note: returns a line for the request's trace on why this process serves without the fleet; empty while Redis answers.
         orders: the fleet's current orders; None if unused.
     """
 
@@ -78,13 +78,15 @@ class SessionRows(RequestWatcher):
                 return
 
     def standing(self, stage: str, priority: float) -> SupportsFloat:
-        """Return the current priority of a call: its request's ``priority`` plus the steps that the fleet's orders add."""
+        """Return the priority of a call, whose ``float()`` follows the fleet's present orders: ``priority`` (the request's)
+        plus their steps.
+        """
         if self._orders is None:
             return priority
         return CallStanding(self._orders, self._session, self._tenant, stage, priority)
 
     def note(self) -> str:
-        """Return the fleet's note for the trace; empty if there is none."""
+        """Return a line for the request's trace on why this process serves without the fleet; empty while Redis answers."""
         return self._note()
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:

@@ -58,10 +58,15 @@ class Grant(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """The journal's state when a new generation begins: the generation's number, the last day of a grant, and all grants.
+    """The journal's state when a new generation begins.
 
-    If a clock was set back, ``back`` is the last day for which dollars were granted afterwards. ``carry`` is the later day
-    for which these grants also count, once that day has a grant. Both are 0 if such a day does not exist.
+    Attributes:
+        generation: the number of the new generation.
+        last_day: the last day for which dollars were granted, in days since 1970.
+        grants: all grants that are kept.
+        back: if a clock was set back, the last day for which dollars were granted afterwards; else 0.
+        carry: the day of the first grant after the clock had caught up with ``last_day``; the grants of ``back`` count for it,
+            too. 0 without such a grant.
     """
 
     generation: int

@@ -176,7 +176,9 @@ class TenantAccount(SpendGuard):
             self._changed.notify_all()
 
     def take_back(self, most_nano: int) -> int:
-        """Remove at most ``most_nano`` of the lease's unused dollars; return the amount, in billionths of a dollar."""
+        """Remove unused dollars from the lease, at most ``most_nano`` billionths of a dollar; return the removed amount in the
+        same unit.
+        """
         with self._lock, self._changed:
             free_nano = int((self._leased_usd - self.spent_usd - self.reserved_usd) * NANO) - 1  # never more than is free
             taken = max(min(free_nano, most_nano), 0)

@@ -85,7 +85,7 @@ KINDS = ("weights", "pins", "sessions", "tenants", "stages", "shares")
 
 @dataclass(slots=True)
 class Said:
-    """Summary of a policy's orders of one type (such as weights or pins) over all views.
+    """A summary of the orders of one type (such as weights or pins) that a policy gave for several views.
 
     Attributes:
         most: the maximum number of such orders in one view.

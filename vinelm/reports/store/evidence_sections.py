@@ -22,7 +22,7 @@ Facts = tuple[tuple[str, str], ...]
 
 
 def prompt_table(stages: Sequence[StagePrompts]) -> Table:
-    """Return a table of the common parts of each stage's prompts."""
+    """Return a table of each stage's prompt tokens: static, shared with other requests, or repeated within a request."""
     return Table(
         title=PROMPT_TITLE,
         columns=tuple(name.removeprefix("<") for name in PROMPT_COLUMNS),

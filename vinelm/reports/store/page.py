@@ -136,11 +136,12 @@ def store_page(
     Args:
         store: Path of the observation store.
         trie: The annotated trie, or the path of its ``.vine`` file.
-        evaluation: The verdict on store and trie, see :func:`~vinelm.report`.
+        evaluation: The result of :func:`~vinelm.evaluate` for this store, trie and seed; None evaluates them, with the same
+            result.
         in_use: What the application runs today: a model, or a file with a plan; see :func:`~vinelm.report`.
         show_text: Show the answers of the examples.
         seed: Decides how the requests are split.
-        on_done: Called as ``on_done(done, total, what)``.
+        on_done: Called as ``on_done(done, total, what)`` with the number of finished and of all parts of the work.
 
     Raises:
         StoreError: The store cannot be read.
@@ -177,7 +178,10 @@ def store_page(
 def _require_evaluation_of(
     rows: Sequence[Observation], annotated: AnnotatedTrie, seed: int, evaluation: Evaluation | None
 ) -> None:
-    """Raise :class:`ConfigError` if the evaluation is not of these rows, this trie and this seed, or served its requests."""
+    """Raise :class:`ConfigError` unless the evaluation was made from these rows, this trie and this seed; None is accepted.
+
+    An evaluation that served requests, instead of using stored results, raises the error, too.
+    """
     if evaluation is None:
         return
     fit = evaluation.fit
@@ -197,8 +201,8 @@ class _StorePage:
         rows: The rows of the store.
         comparison: The comparison of all policies according to the rows.
         has_judge: Whether a judge scored answers.
-        today: The current setup; None if it is unknown.
-        prompts: The common parts of each stage's prompts.
+        today: The plan of the application's current setup; None if it is unknown.
+        prompts: For each stage, the mean prompt tokens of a call, by who else sends the same tokens.
         files: The paths of the store and the trie, for command lines.
         show_text: Whether examples show the answers.
     """
@@ -258,14 +262,16 @@ class _StorePage:
 
     @cached_property
     def _baseline_plan(self) -> Any:
-        """The plan of :attr:`baseline`; None if no model can run every stage."""
+        """The plan that :attr:`baseline` shows, from a request's first call on; None if no model can run every stage."""
         if self.today is not None:
             return self.today.under(self.plans)
         return self.plans.fixed(Objective(maximize="accuracy"), "single")
 
     @cached_property
     def searched(self) -> AnnotatedTrie:
-        """The trie of the shown plans: the trie of signals if the verdict's plan uses signals."""
+        """The trie that the shown plans are chosen from: the trie of signals if the verdict's plan uses signals, else
+        ``annotated``.
+        """
         return trie_of_verdict(self.annotated, self.verdict)
 
     @cached_property
@@ -297,7 +303,10 @@ class _StorePage:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """The verdict of the page: from the rows, otherwise from the trie's file. Without both, a verdict with the reason."""
+        """The verdict of the page: of the comparison or, if nothing was compared, the one in the trie's file.
+
+        If the file has none either, it is a verdict without plans, whose ``why_not`` gives the reason.
+        """
         found = self.comparison.evaluation
         if found is not None:
             return found.verdict
@@ -346,7 +355,7 @@ class _StorePage:
 
     @property
     def _examples(self) -> Examples | None:
-        """Requests that the verdict's plan and its baseline answer differently; None if the rows contain none."""
+        """Requests that the verdict's plan and the verdict's baseline answer differently; None if the rows contain none."""
         evaluation, found = self.comparison.evaluation, self.verdict
         fit = None if evaluation is None else evaluation.fit
         own = found.plan
@@ -375,7 +384,9 @@ class _StorePage:
         )
 
     def _baseline_over(self, plans: Plans[Any]) -> Any:
-        """Return the verdict's baseline as one of these plans; None if it is not one of them."""
+        """Return the plan in ``plans`` that equals the verdict's baseline (the current setup, or a single model); None without
+        one.
+        """
         if self.today is not None:
             return plans.having(self.today.settings)
         return dict(plans.single_models()).get(self.verdict.opponent)
@@ -388,8 +399,10 @@ class _StorePage:
 
     @property
     def _check(self) -> Section | None:
-        """The section on the workflow's own check; None if there is no data on it, or if a first step, such as a router,
-        gives no answer.
+        """The section on the workflow's own check.
+
+        None if no row has both check and label, or if the first stage gives no answer (such as a router) or is not always the
+        same.
         """
         first = self.annotated.template.stage_after(0)
         return check_section(self.rows) if first is not None and first.answerable else None

@@ -36,7 +36,8 @@ class ShownPlan:
 
     Attributes:
         name: The policy's name.
-        decision: The plan from the start: a :class:`~vinelm.controller.Decision`, or a fixed plan.
+        decision: What the plan does from a request's first call on: a :class:`~vinelm.controller.Decision` of the planner, or a
+            fixed plan.
     """
 
     name: str

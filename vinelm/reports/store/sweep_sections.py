@@ -37,7 +37,7 @@ def _cost_chart(sweep: PolicySweep) -> Chart:
 
 
 def sweep_sections(comparison: StoreComparison) -> tuple[Section, ...]:
-    """Return a section for each sweep, and a section on predictions."""
+    """Return a section for each sweep of a limit, and one that compares the plans' predicted figures with the achieved."""
     found = []
     cost, floor, cap = (comparison.sweep(bound) for bound in ("max_cost_usd", "min_accuracy", "max_latency_s"))
     if cost is not None:
@@ -66,7 +66,10 @@ def sweep_sections(comparison: StoreComparison) -> tuple[Section, ...]:
 
 
 def _led(series: Sequence[Series]) -> tuple[Series, ...]:
-    """Return the series; if no plans use signals, plans over paths get VineLM's role."""
+    """Return the lines of a chart, in which the line with the role ``"vinelm"`` is highlighted.
+
+    If no line has this role, because no plan uses signals, the line with the role ``"paths"`` gets it.
+    """
     if any(one.role == "vinelm" for one in series):
         return tuple(series)
     return tuple(replace(one, role="vinelm") if one.role == "paths" else one for one in series)
@@ -225,7 +228,7 @@ def _is_known(one: SweptPolicy) -> bool:
 
 
 def _is_plotted(one: SweptPolicy) -> bool:
-    """Return whether a point is drawn, because its accuracy is known well enough; the table has all points."""
+    """Return whether a policy's point is drawn: its accuracy is known, in [0, 1], and has an interval that is narrow enough."""
     return _is_known(one) and one.band[1] - one.band[0] <= WIDEST and 0.0 <= one.policy.accuracy.value <= 1.0
 
 
