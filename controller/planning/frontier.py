@@ -36,13 +36,14 @@ _NONE = np.iinfo(np.int32).max
 
 
 class BlockIndex:
-    """Groups ends with equal engine visits into small blocks, and stores each block's minimum of each bounded quantity.
+    """Finds the best end within limits fast: skips blocks of ends in which none can be within the limits.
 
-    A block whose minima exceed the limits holds no feasible end and is skipped (databases call this a zone map).
+    A block holds ends whose paths call each engine equally often, and the minimum of each bounded quantity over these ends. A
+    block whose minima exceed the limits holds no feasible end (databases call this a zone map).
 
     Args:
         bounded: The ends' values of each bounded quantity, best end first. Latency is the first quantity if load matters.
-        group: Each end's row of ``visits``; None without load.
+        group: The row of ``visits`` that belongs to each end, shape (ends,); None without load.
         visits: Calls per engine, shape (groups, engines); None without load.
     """
 
@@ -142,7 +143,7 @@ def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends:
 
 
 def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray[np.intp]:
-    """Return the positions of the ends that remain after dropping dominated ones.
+    """Return the positions of the ends that remain after dropping dominated ones, with respect to the given arrays.
 
     Ends must be sorted by group, then best first.
 
@@ -160,9 +161,9 @@ def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray
 
 
 def _dominated(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> BoolArray:
-    """Return a mask of the ends for which one of the ``LAGS`` preceding ends of the same group has no larger key.
+    """Return a mask of the ends that are dominated by one of the ``LAGS`` preceding ends of the same group.
 
-    For ``keys`` and ``group``, see :func:`_kept`; every key must be no larger.
+    A dominating end has no larger value in any of ``keys``. For ``keys`` and ``group``, see :func:`_kept`.
     """
     size = len(keys[0])
     dominated = np.zeros(size, np.bool_)
@@ -183,7 +184,7 @@ SCAN = 12_000
 
 
 class Frontier:
-    """The Pareto frontier strictly below ``node``, and the rank of ``node`` itself among its ends.
+    """The Pareto frontier strictly below ``node``, and the position that ``node`` itself would have among these ends.
 
     Args:
         objective_class: The quantities that are compared and bounded.

@@ -71,7 +71,7 @@ class Problems:
         return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
 
     def goal(self, objective: Objective) -> PlanGoal | None:
-        """Return the criterion for plans if it is the same for all requests; None if it follows from bounds on averages."""
+        """Return the goal of plans if it is the same for all requests; None if it follows from bounds on averages."""
         return None
 
     @cached_property

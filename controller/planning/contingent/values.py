@@ -33,7 +33,7 @@ class PlanGoal(NamedTuple):
 
 
 class Worth(NamedTuple):
-    """The value of plans that begin at nodes, edges or groups; each array has one item per node, edge or group.
+    """The value of plans that begin at nodes, edges or branches (groups); each array has one item per node, edge or branch.
 
     The arrays are the accuracy, the expected cost in dollars, the probability of reaching :data:`NOTHING` (None if it is 0
     everywhere), and the worst-case latency in seconds (None while not needed). On a grid of a request's remaining amounts,
@@ -50,7 +50,10 @@ class Worth(NamedTuple):
         return self.each(lambda values: values[..., items])
 
     def picked(self, items: Integers) -> Worth:
-        """Return the values at these indices into the flattened arrays, in the shape of ``items``."""
+        """Return the values at these indices; an index counts the elements of each array in its flattened form.
+
+        The arrays of the result have the shape of ``items``.
+        """
         return self.each(lambda values: values.take(items))
 
     def each(self, change: Callable[[FloatArray], FloatArray]) -> Worth:
@@ -65,10 +68,10 @@ class Worth(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The best edge of each group of a range, and the value of taking this edge given that the group's stage comes next.
+    """The best edge of each branch in a range of branches, and the value of this edge given that the branch's stage comes.
 
-    ``edge`` is :data:`NOTHING` if no edge is admitted; then ``worth`` is meaningless. ``has_ties`` is True if some
-    edges were equal in every compared quantity.
+    ``edge`` has the shape (*grid, branches). It is :data:`NOTHING` if no edge is admitted; then ``worth`` is meaningless.
+    ``has_ties`` is True if some edges were equal in every compared quantity.
     """
 
     edge: Integers
@@ -77,12 +80,12 @@ class Best(NamedTuple):
 
 
 class Induction:
-    """The optimal choice of every group below a request's position, given the admitted edges.
+    """The optimal choice on every branch below a request's position, given the admitted edges.
 
     Args:
         spans: The levels below the start (:meth:`DecisionGraph.spans`), down to the last with an admitted edge.
         goal: The criterion of the plan.
-        admitted: Which edges of each span may be chosen; None for all.
+        admitted: For each level, a mask of the edges that may be chosen; None for all.
         left: The grid of a request's remaining amounts; None if they do not matter or if, as in a tree, the node determines
             them.
     """
@@ -169,7 +172,7 @@ class Induction:
         return Best(np.where(items < 0, NOTHING, edges), worth.picked(np.maximum(items, 0)), found.ties_remain)
 
     def _keys(self, worth: Worth) -> list[Callable[[], FloatArray]]:
-        """Return the quantities by which edges are compared in turn, as functions; larger values are better."""
+        """Return functions that compute the quantities by which edges are compared, in this order; larger is better."""
         goal, lost, longest_s = self.goal, worth.lost, worth.longest_s
         keys: list[Callable[[], FloatArray]] = []
         if goal.late is not None:
@@ -238,7 +241,7 @@ class Induction:
         return better
 
     def _value(self, worth: Worth) -> FloatArray:
-        """Return the quantity by which plans are compared first if times are random."""
+        """Return the quantity by which plans are compared first if times are random; larger is better."""
         accuracy = 0.0 if self.goal.target == "cost" else worth.accuracy
         late = 0.0 if worth.lost is None else (self.goal.late or 0.0) * worth.lost
         return np.asarray(accuracy - self._price * worth.cost_usd - late)
@@ -250,10 +253,10 @@ class Induction:
 
         Args:
             span: The level of the nodes.
-            below: The same probability after each group's best edge; None if it is 0.
-            arm: The probability of each group's branch, given that the request is at the group's node.
-            ends: The groups in which the request ends.
-            nothing: The groups in which no edge is admitted.
+            below: P(reaching NOTHING after the best edge of each branch); None if it is 0.
+            arm: The probability of each branch, given that the request is at the branch's node.
+            ends: Whether the request ends on each branch.
+            nothing: Whether each branch has no admitted edge.
         """
         own = self.graph.lost[slice(*span.nodes)]
         if below is None and not nothing.any():
@@ -299,9 +302,12 @@ def _nothing(shape: tuple[int, ...], with_latency: bool) -> Best:
 
 
 class _Found(NamedTuple):
-    """The index of the best item of each group; -1 if the group has no admitted items.
+    """The best item of each group.
 
-    ``has_empty`` is True if some group has none, ``ties_remain`` if some group's best items are equal in every key.
+    Attributes:
+        items: The index of each group's best item; -1 if the group has no admitted item.
+        has_empty: Whether some group has no admitted item.
+        ties_remain: Whether some group's best items are equal in every key.
     """
 
     items: Integers
