@@ -61,9 +61,9 @@ class PathMetrics:
     def answers(self, confidence: float | None = None) -> AnswerChances:
         """Return for each node the probability that the answer of its call is correct. The result is cached.
 
-        With ``confidence``, the chances are lowered until the accuracy of every path (the sum of its chances weighted by reach)
-        is the lower end of its interval, or as near to it as chances in [0, 1] allow. Raises :class:`ConfigError` if the trie
-        has no standard errors.
+        With ``confidence``, the chances are lowered. The accuracy of every path, which is the sum of its chances weighted by
+        reach, becomes the lower end of its interval, or comes as near to it as chances in [0, 1] allow. Raises
+        :class:`ConfigError` if the trie has no standard errors.
         """
         found = self._answers.get(confidence)
         if found is None:
@@ -101,7 +101,7 @@ class PathMetrics:
 
     @property
     def visits(self) -> FloatArray:
-        """The numbers of calls that a path makes on each engine, one row for each distinct combination; shape (rows, engines)."""
+        """The numbers of calls that a path makes on each engine, a row for each distinct combination; shape (rows, engines)."""
         return self._engine_visits().vectors
 
     @property
@@ -190,7 +190,7 @@ class PathMetrics:
 
 
 class AnswerChances(NamedTuple):
-    """Probabilities of a correct answer, given that a request reaches the node; arrays of shape (n + 1,)."""
+    """Probabilities of a correct answer at each node; arrays of shape (n + 1,). Each attribute names its condition."""
 
     stopped: FloatArray
     """P(the request ends at the node by the stop rule, and its answer is correct)."""

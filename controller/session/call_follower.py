@@ -37,7 +37,7 @@ class RequestFollower(CallFollower, Protocol):
     __slots__ = ()
 
     def edge(self, goes_on: bool) -> None:
-        """Handle the decision at a conditional edge of the application's graph; ``goes_on`` is True if the request continues."""
+        """Handle the decision at a conditional edge of the graph; ``goes_on`` is True if the request continues."""
 
     def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
         """Handle the continuation of a request that another run began.

@@ -201,9 +201,7 @@ class Replanner:
         return stage_title(own.pop() or "", self._kind) if len(own) == 1 else None
 
     def _own(self, arm: str) -> str | None:
-        """Return the application's name of the stage on the trie's branch ``arm``; None if the branch is of another request
-        type.
-        """
+        """Return the application's name of the stage on the trie's branch ``arm``; None if it is of another request type."""
         stage, kind = self._planner.annotated.arm_stages[arm]
         return self._template.base_stages[stage] if kind == self._kind else None
 

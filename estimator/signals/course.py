@@ -34,7 +34,10 @@ class Context(NamedTuple):
     begins: str = ""
 
     def shown(self, label: Label) -> tuple[str, ...]:
-        """Return the stage, model, signal and next stage of a call in this context that wrote no answer but got ``label``."""
+        """Return what a call in this context that wrote no answer but got ``label`` shows to later calls.
+
+        The tuple is (stage, model, "signal > next stage").
+        """
         return self.stage, self.model, f"{label.signal or ''} > {label.arm or ''}"
 
 
@@ -141,7 +144,7 @@ class Course:
         return self.stages.index(name) if name is not None and name in arms else -1
 
     def after(self, stages: Sequence[str]) -> int | None:
-        """Return the position after these stages, counted from the start; None if no request may run them in this order."""
+        """Return the position that a request is at after running these stages from the start; None if this order is impossible."""
         position = 0
         for stage in stages:
             if stage not in self.follow[position]:
