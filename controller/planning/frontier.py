@@ -82,7 +82,7 @@ class BlockIndex:
         return sum(values.nbytes for values in (*self.bounded, *self.least, *visits, self.position, self.earliest))
 
     def first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
-        """Return the position of the first end whose quantities are within the limits; -1 if there is none."""
+        """Return the position in the list of ends of the first (best) end within the limits; -1 if there is none."""
         best, low, high = _NONE, 0, FIRST
         while low < len(self.earliest) and self.earliest[low] < best:
             # Blocks are sorted by their best end. Once an end is found, blocks that begin after it cannot hold a better one, so
@@ -101,15 +101,15 @@ class BlockIndex:
         return best if best < _NONE else -1
 
     def _first_in(self, blocks: npt.NDArray[np.intp], limits: Sequence[float], delay_s: FloatArray | None) -> int:
-        """Return the position of the first end in these blocks that is within the limits; ``_NONE`` if there is none."""
+        """Return the position of the first (best) end in these blocks that is within the limits; ``_NONE`` if there is none."""
         fits = within([values.take(blocks, 0) for values in self.bounded], limits, delay_s)
         return int(self.position.take(blocks, 0)[fits].min(initial=_NONE))
 
 
 def within(bounded: Sequence[FloatArray], limits: Sequence[float], delay_s: FloatArray | None) -> BoolArray:
-    """Return a mask of the items whose quantities are all within their limits.
+    """Return for each end or block whether all its bounded quantities are within their limits.
 
-    ``delay_s`` is added to the first quantity, which then is latency.
+    ``delay_s`` is added to the first quantity, which then is latency; None without load.
     """
     fits: BoolArray = (bounded[0] if delay_s is None else bounded[0] + delay_s) <= limits[0]
     for i in range(1, len(limits)):
@@ -257,7 +257,7 @@ class Frontier:
         return None if load_s is None or self._visits is None else self._visits.dot(load_s).take(self._group)
 
     def _first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
-        """Return the position of the best end within the limits; -1 if there is none."""
+        """Return the position in ``ends`` of the first (best) end within the limits; -1 if there is none."""
         if not len(self.ends):
             return -1
         if self._rising is not None:

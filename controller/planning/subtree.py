@@ -147,7 +147,7 @@ class SubtreeView:
         return self._best_effort() if self.allowed.any() else None
 
     def node(self, item: int) -> int:
-        """Return the trie's node for an item of the arrays."""
+        """Return the trie's node at the index ``item`` of the view's arrays."""
         return self.root + item if isinstance(self._nodes, slice) else int(self._nodes[item])
 
     @cached_property

@@ -323,7 +323,10 @@ class Replanner:
         self._exclusions().refuse(prefix, model)
 
     def exclude_failed(self, invocation: Invocation) -> None:
-        """Avoid the failed call's model, and its engine if the engine may be the cause, while alternatives exist."""
+        """Avoid the failed call's model as long as another model can be planned after the same calls.
+
+        If the engine may be the cause, avoid all models of this engine.
+        """
         self._exclusions().fail(invocation)
 
     def _exclusions(self) -> ExcludedModels:

@@ -242,7 +242,7 @@ class Session(StopRulePolicy):
 
         Args:
             prefix: models of the calls so far.
-            finished: the verdict of the workflow's own check.
+            finished: whether the workflow's own check has passed the answer.
             state: the application's state, which the judge reads.
             arms: the stages of which one comes next, if the template branches; None if they are unknown.
         """

@@ -131,9 +131,7 @@ class MovedRates:
 
 
 def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTrie) -> Iterator[MovedRates]:
-    """Yield the derivatives for each regression of the fit: right, stop if right, stop if wrong, and branches if the trie
-    branches.
-    """
+    """Yield the derivatives for each regression of the fit: right, stop if right, stop if wrong, and branches, if any."""
     reach, found = annotated.reach, fit.probabilities
     nothing = np.zeros(len(reach))
     ended = annotated.trie.accumulate(reach * annotated.stop_success)
@@ -196,11 +194,17 @@ def _choice_steps(model: ArmModel, predicted: PredictedRates) -> tuple[Matrix, M
 
 
 class Gradients(NamedTuple):
-    """Derivatives by a question's coefficients, times a root of their covariance, at the nodes of a subtree of the root.
+    """Derivatives by a question's coefficients, times a root of their covariance, at the nodes of one subtree of the root.
 
-    ``up``: the parent of each node. The other arrays have shape (nodes, coefficients), or are 0 if there is no effect.
-    ``arm``: the change of log P(branch into the node). ``passed``: the change of the mass of correct answers that end at
-    the parent. ``own``: the change of the mass that end at the node.
+    Arrays have one row per node, shape (nodes, coefficients), except ``up``; ``passed`` and ``own`` are 0 without an effect.
+
+    Attributes:
+        nodes: the range of the subtree's nodes.
+        trie: the trie.
+        up: the index of each node's parent, shape (nodes,).
+        arm: the change of log P(branch into the node).
+        passed: the change of the probability of a correct answer that ends at the parent.
+        own: the change of the probability of a correct answer that ends at the node.
     """
 
     nodes: slice

@@ -28,11 +28,12 @@ class Binding:
     """The source of one argument of a tool call.
 
     Args:
-        kind: "call" for a value of an earlier call of a given tool, "named" for the last values of a given name in any earlier
-            call, "user" for a token of the user's words, or "constant".
+        kind: "call" for a value of an earlier call of ``tool``; "named" for the last values of a given name in any earlier
+            call.
+            "user" for a token of the user's words; "constant" for a constant.
         tool: for "call", the tool of the earlier call.
         path: for "call", the steps to the value from ``"result"`` or ``"arguments"`` on, each a key or a wildcard such as
-            :data:`ANY_ITEM`; for "named", the name.
+            :data:`ANY_ITEM`. For "named", the name.
         shape: for "user", the token's shape.
         text: for "constant", the value as JSON; for "user", the type that the token is converted to: "text", "int" or "float".
     """

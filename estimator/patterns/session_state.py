@@ -119,9 +119,7 @@ class SessionState:
             self.sources.add_call(at, event)
 
     def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
-        """Return the calls that the sets of bindings yield now, keyed by the call's key; reads since the last write are left
-        out.
-        """
+        """Return the calls that the sets of bindings yield now, by the call's key; reads since the last write are left out."""
         found: dict[str, Possible] = {}
         version_of = self.sources.versions.get
         for at, (tool, bindings, sources) in enumerate(sets):

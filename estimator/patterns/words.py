@@ -66,7 +66,7 @@ def tokens_of(text: str) -> list[Token]:
 def stems_of(text: str) -> frozenset[str]:
     """Return the stem (the first few letters, in lower case) of each word; tool names are split at underscores and capitals.
 
-    Short words and words without meaning, such as articles, are left out.
+    Short words and frequent words such as "the" or "get" are left out.
     """
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", text[:MOST_CHARS])
     return frozenset(part.lower()[:_STEM] for part in parts if len(part) > 2 and part.lower() not in _EMPTY_WORDS)

@@ -534,8 +534,9 @@ def _same_model(contexts: Sequence[Context]) -> FloatArray:
 
 @lru_cache(maxsize=8)
 def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return two 0/1 matrices of shape (contexts, contexts): whether two contexts follow the same signal of a stage without
-    an answer, and whether they also share a model. Cached.
+    """Return which contexts follow the same signal of a stage without an answer, and which of these also share a model.
+
+    Both are 0/1 matrices of shape (contexts, contexts). Cached.
     """
     names = {signal: place for place, signal in enumerate({c.after[2:] for c in contexts})}
     signals = np.array([names[c.after[2:]] for c in contexts])

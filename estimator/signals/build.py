@@ -207,7 +207,7 @@ class _Builder:
         return _Layout([slice(*each) for each in pairwise(bounds)], order, place, *self._arms())
 
     def _connect(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set the parent of each node of level ``d`` (from 0), and the probability of the parent's outcome that leads to it."""
+        """Set the parent of each node of level ``d`` (from 0), and the probability of the parent's outcome before the node."""
         here, history, models = layout.levels[d], self.masses[d].parent, self.masses[d].model
         nodes.depth[here], nodes.model[here] = d + 1, models
         if not d:
@@ -220,9 +220,7 @@ class _Builder:
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
     def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set reach, cost and accuracy of the nodes of level ``d`` (from 0), from the histories that end with these nodes'
-        calls.
-        """
+        """Set reach, cost and accuracy of the nodes of level ``d`` (from 0), from the histories that end with their calls."""
         level, here, known = self.levels[d], layout.levels[d], self.masses[d]
         of, n = known.node, len(known.parent)
         nodes.reach[here] = np.bincount(of, level.reach, n)
@@ -236,9 +234,7 @@ class _Builder:
         nodes.stop_success[here] = np.bincount(of, best * closes, n) / nodes.reach[here]
 
     def _outcomes_of(self, d: int, nodes: _Nodes, layout: _Layout) -> dict[str, Any]:
-        """Return the outcomes of the nodes of level ``d`` (from 0), as arrays by attribute of
-        :class:`~vinelm.signals.Outcomes`.
-        """
+        """Return the outcomes of the nodes of level ``d`` (from 0), as arrays by field of :class:`~vinelm.signals.Outcomes`."""
         level, node = self.levels[d], layout.levels[d].start + self.masses[d].node
         best, last = level.right.max(axis=1), level.right[np.arange(len(level)), np.maximum(level.kind, 0)]
         return {
@@ -254,9 +250,7 @@ class _Builder:
         }
 
     def _outcomes(self, parts: Sequence[dict[str, Any]], nodes: _Nodes, layout: _Layout, goes_on: bool) -> Outcomes:
-        """Return the outcomes of all levels, sorted by node; ``parts`` are the arrays of each level by attribute of
-        ``Outcomes``.
-        """
+        """Return the outcomes of all levels, sorted by node; ``parts`` are each level's arrays by field of ``Outcomes``."""
         table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         rows = np.argsort(table["node"], kind="stable")
         kinds: dict[str, type] = {
@@ -272,9 +266,7 @@ class _Builder:
         return Outcomes(self.labels, stages, goes_on, cost_spread=nodes.cost_spread[layout.order], **arrays)
 
     def _arms(self) -> tuple[list[tuple[int, int, int]], list[Ints]]:
-        """Return the distinct branches, and for each level the number of each history's branch; see ``arms`` in
-        :class:`_Layout`.
-        """
+        """Return the distinct branches, and for each level the number of each history's branch; see :class:`_Layout`."""
         arms: dict[tuple[int, int, int], int] = {}
         of_levels = []
         for level in self.levels:

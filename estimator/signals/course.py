@@ -42,7 +42,7 @@ class Context(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """A position in the course of a request.
+    """What matters about a position in the course of a request, without the request itself.
 
     Args:
         has_answer: Whether an earlier call gave an answer.
@@ -133,18 +133,18 @@ class Course:
         return tuple(self.follow[position]) if self.branches else ()
 
     def following(self, position: int, chosen: str | None) -> int:
-        """Return the stage that comes next, as an index into ``stages``; -1 if there is none.
+        """Return the stage that comes next, as an index into ``stages``; -1 if no stage can follow.
 
         Args:
             position: The request's position.
-            chosen: The application's choice, if it has one.
+            chosen: The name of the stage that the application chose; ignored if the course has no branches.
         """
         arms = self.follow[position]
         name = chosen if self.branches else next(iter(arms), None)
         return self.stages.index(name) if name is not None and name in arms else -1
 
     def after(self, stages: Sequence[str]) -> int | None:
-        """Return the position that a request is at after running these stages from the start; None if this order is impossible."""
+        """Return the position that a request is at after these stages, from the start on; None if this order is impossible."""
         position = 0
         for stage in stages:
             if stage not in self.follow[position]:
@@ -153,7 +153,7 @@ class Course:
         return position
 
     def visits(self) -> Iterator[Visit]:
-        """Yield each distinct :class:`Visit` that a request may make."""
+        """Yield each distinct :class:`Visit` that may occur in the course of a request."""
         waiting: list[tuple[int, bool, str | None, str]] = [(0, False, None, begins) for begins in self.starts]
         known = set(waiting)
         for position, has_answer, silent, begins in waiting:  # grows while it is read

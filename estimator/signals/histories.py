@@ -257,9 +257,10 @@ class _Growing:
         return _Contexts(asked, found[0], found[1], answers, copies, keeps)
 
     def _multiplied(self, part: _Part, *, is_final: bool) -> tuple[_Vectors, Ints]:
-        """Return the vectors of the rows ``part`` times the rows' factors, and the index of each row's vector.
+        """Return the vectors of the rows ``part`` after the last call, and the index of each row's vector.
 
-        ``is_final``: whether this is the last level, whose vectors are summed over each fit's points.
+        Each is the vector of the previous row times the row's factor. ``is_final``: whether this is the last level, whose
+        vectors are summed over each fit's points.
         """
         model, before = self.model, self.vectors.of_points
         # Many rows share a factor and a vector: each product is computed once. The factor leads the code, so that the rows of
@@ -401,7 +402,10 @@ def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
 
 
 def _of_points(model: Predictive, factor: int) -> FloatArray:
-    """Return the values by which a factor multiplies a vector, shape (points,); see :class:`_Part`."""
+    """Return the values by which the factor with this code multiplies a vector, shape (points,).
+
+    For the code see ``factor`` in :class:`_Part`.
+    """
     context, which = divmod(factor, _n_factors(model))
     if which == _REPEATS:
         return np.ones(len(model.fit))

@@ -124,8 +124,7 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
 
 
 def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return for each price of a dollar what the fits' chosen plans cost, how much their accuracy is overestimated, and costs
-    by fit.
+    """Return for each price of a dollar the cost of the plans that fits choose, their optimism, and the costs by fit.
 
     Args:
         own: The predictions of each fit.

@@ -26,7 +26,9 @@ _TOLERANCE = 1e-12
 
 
 class Curve:
-    """The corners of one problem's hull that have been found so far, cheapest first. Methods find more when needed.
+    """The corners, found so far, of the upper hull of a problem's plans in cost and accuracy; cheapest first.
+
+    Methods find more corners when needed.
 
     Args:
         problem: The planning problem from the root on.

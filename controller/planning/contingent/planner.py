@@ -163,7 +163,7 @@ class ContingentPlanner:
         return found
 
     def hull(self, objective: Objective) -> Hull:
-        """Return the hull of accuracy by cost of the plans between which the objective's traffic may be split."""
+        """Return the upper hull, in cost and accuracy, of the plans between which the objective's traffic may be split."""
         check_plannable(objective, self.metrics)
         return self._population(objective, self._from_root(objective)).hull()
 

@@ -196,7 +196,7 @@ class Problem:
         return np.full(len(nothing), is_better or bool(nothing.all()))
 
     def beginning_with(self, group: int, edge: int, goal: PlanGoal) -> Solution:
-        """Return the best plan by the goal among plans that begin with this edge of the group."""
+        """Return the best plan by the goal among plans that take ``edge`` on the branch ``group``."""
         models = self.graph.annotated.trie.models
         others = {models[self.graph.model[e]] for e in self.graph.edges_of(group) if e != edge}
         admission = replace(self.admission, barred=others | set(self.admission.barred))

@@ -64,7 +64,7 @@ class Problems:
         return Problem(self.graph, start, groups, admission, request.may_stop, is_joint, seconds)
 
     def times(self, objective: Objective) -> FloatArray:
-        """Return the limits to try on a request's time, in seconds, ascending; the last limit admits all plans.
+        """Return limits on a request's time, in seconds, ascending, for a search by latency; the last limit admits all plans.
 
         They are used to minimize latency under bounds on averages over requests.
         """

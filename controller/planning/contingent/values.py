@@ -125,10 +125,10 @@ class Induction:
         return self._best_edges(0, below, with_latency)
 
     def _best_edges(self, depth: int, below: Worth | None, with_latency: bool) -> Best:
-        """Return the best edge of each group of the span with the index ``depth``.
+        """Return the best edge of each branch (group) of the level ``depth``, an index into ``spans``.
 
-        ``below`` is the value of the next span's nodes; None for the last span. ``with_latency`` tells whether to
-        compute the worst-case latency, too.
+        ``below`` is the value of the next level's nodes; None for the last level. ``with_latency`` tells whether to compute the
+        worst-case latency, too.
         """
         graph, span = self.graph, self.spans[depth]
         low, high = span.edges
@@ -153,7 +153,7 @@ class Induction:
         return best
 
     def best_of(self, span: Span, worth: Worth, admitted: BoolArray | None) -> Best:
-        """Return the best edge of each group of a span, given the value of following each edge."""
+        """Return the best edge of each branch (group) of a level, given the value of following each edge."""
         low, high = span.edges
         # A group is a stage that comes next; its edges are the models. The plan picks one edge per group, independently of
         # other groups, so the induction may go level by level.
@@ -190,7 +190,7 @@ class Induction:
         return keys if worth.accuracy.ndim == 1 else [lambda key=key: key().reshape(-1) for key in keys]  # type: ignore[misc]
 
     def _of_nodes(self, span: Span, best: Best, with_latency: bool) -> Worth:
-        """Return the value of a span's nodes if each group takes its best edge, or ends where that is better."""
+        """Return the value of a level's nodes if each branch takes its best edge, or ends where that is better."""
         graph, groups = self.graph, slice(*span.groups)
         right = self._on_grid(graph.ended_right[slice(*span.nodes)])
         if span.groups[0] == span.groups[1]:
@@ -268,7 +268,7 @@ class Induction:
         return np.broadcast_to(of_nodes, (*self._grid, len(of_nodes))) if self._grid else of_nodes
 
     def _sums(self, span: Span, of_groups: FloatArray) -> FloatArray:
-        """Return for each node of the span the sum over its groups."""
+        """Return for each node of the level the sum of ``of_groups`` over the node's branches."""
         return self._per_node(span, of_groups, np.add)
 
     def _per_node(self, span: Span, of_groups: FloatArray, combine: np.ufunc) -> FloatArray:
@@ -319,7 +319,7 @@ class _Search:
     """Finds the best item of each group, where a group is a range of neighbouring items.
 
     Args:
-        starts: Each group's first item.
+        starts: The index of each group's first item.
         size: Number of items.
         width: Number of items of every group; 0 if groups differ in size.
     """
