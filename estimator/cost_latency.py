@@ -83,7 +83,7 @@ class RequestSizes:
 
 
 def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray, slope: float) -> tuple[float, float]:
-    """Return the slope of log size on difficulty or stops after one Gauss-Newton step, and the slope's standard error.
+    """Return the slope of log size on a request's outcomes after one Gauss-Newton step, and the slope's standard error.
 
     The mean ratios are regressed on the expected sizes. So the error of a size estimated from few results is in the dependent
     variable, not in the predictor, and does not attenuate the slope. Errors are assumed proportional to the size.

@@ -308,9 +308,9 @@ class PathDecision(Decision):
 
 
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
-    """Return what is expected from each step of the path to ``target`` on, as (accuracy, cost in dollars, latency in seconds).
+    """Return what is expected from each call of the path to ``target`` on, as (accuracy, cost in dollars, latency in seconds).
 
-    The list has one item per node of the path, the root first: the figures from this node's call to the end of the path.
+    The list has one item per call of the path, the first call first: the figures from this call to the end of the path.
     Computed backwards from the end: a request at the parent of u spends ``cost_usd[u]`` and ends at u with chance ``stop[u]``.
     """
     nodes = annotated.trie.path(target)

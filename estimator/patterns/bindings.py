@@ -28,9 +28,8 @@ class Binding:
     """The source of one argument of a tool call.
 
     Args:
-        kind: "call" for a value of an earlier call of ``tool``; "named" for the last values of a given name in any earlier
-            call.
-            "user" for a token of the user's words; "constant" for a constant.
+        kind: "call" for a value of an earlier call of ``tool``. "named" for the last values of a given name in any earlier
+            call. "user" for a token of the user's words. "constant" for a constant.
         tool: for "call", the tool of the earlier call.
         path: for "call", the steps to the value from ``"result"`` or ``"arguments"`` on, each a key or a wildcard such as
             :data:`ANY_ITEM`. For "named", the name.

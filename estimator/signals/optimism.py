@@ -126,14 +126,15 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
 def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return for each price of a dollar the cost of the plans that fits choose, their optimism, and the costs by fit.
 
+    A plan's optimism is its accuracy as the choosing fit predicts it, minus its accuracy as the other fits predict it.
+
     Args:
         own: The predictions of each fit.
         others: The predictions of the other fits for the same plans, as from :func:`by_fit_and_others`.
 
     Returns:
         - the plan's cost in dollars as the other fits predict it, mean over the choosing fits, shape (prices,),
-        - the optimism: the accuracy that the choosing fit predicts minus the accuracy that the other fits predict, mean over
-            the choosing fits, shape (prices,),
+        - the optimism, mean over the choosing fits, shape (prices,),
         - the cost in dollars that each fit predicts for its own plan, shape (prices, fits).
     """
     cost, gap, expected = np.zeros(PRICES), np.zeros(PRICES), np.zeros((PRICES, own[0].cost_usd.shape[1]))

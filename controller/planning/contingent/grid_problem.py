@@ -127,7 +127,8 @@ class GridProblem(Problem):
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
         """Return the names of the fewest caps without which every branch has a model within the other caps.
 
-        If there are several such sets, latency is dropped before cost. Empty if no cap has to be dropped.
+        If there are several such sets, latency is dropped before cost. Empty if no cap has to be dropped; all names if no such
+        set exists.
         """
         stuck = [group for group, choice in self.solved(goal).first.items() if choice == NOTHING]
         for count in range(1, len(self.limits) + 1):
@@ -139,7 +140,8 @@ class GridProblem(Problem):
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
         """Return the best plan, changed on the branches where no model is within all caps.
 
-        On these branches all the ``missed`` caps are ignored, and the plan runs the model that uses least of the first of them.
+        On these branches all the ``missed`` caps are ignored. The plan runs the model that leads to an answer with the least
+        seconds or dollars, according to the first of the ``missed`` caps.
         """
         found = self.solved(goal)
         if not missed:
