@@ -133,9 +133,9 @@ def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatAr
         others: The predictions of the other fits for the same plans, as from :func:`by_fit_and_others`.
 
     Returns:
-        - the plan's cost in dollars as the other fits predict it, mean over the choosing fits, shape (prices,),
-        - the optimism, mean over the choosing fits, shape (prices,),
-        - the cost in dollars that each fit predicts for its own plan, shape (prices, fits).
+        Three arrays. The first is the plan's cost in dollars as the other fits predict it, mean over the choosing fits, shape
+            (prices,). The second is the optimism, mean over the choosing fits, shape (prices,). The third is the cost in
+            dollars that each fit predicts for its own plan, shape (prices, fits).
     """
     cost, gap, expected = np.zeros(PRICES), np.zeros(PRICES), np.zeros((PRICES, own[0].cost_usd.shape[1]))
     for i, price in enumerate(_prices(own)):
