@@ -141,8 +141,9 @@ class Planner:
     def mixture(self, objective: Objective) -> Mixture | None:
         """Return the two plans between which an objective's requests are divided; None if one plan serves all requests.
 
-        The plans are corners of the hull of all plans from the root at zero load that meet every other bound of the
-        objective. Without branches, one hull is computed for all objectives that differ only in the bound on the mean.
+        Both plans start at the root, at zero load, and meet every bound of the objective that holds for each single request.
+        They are neighbouring corners of the upper hull of all such plans in the plane of cost and accuracy. Without branches,
+        one hull is computed for all objectives that differ only in the bound on the mean.
         """
         if not objective.mixes:
             return None
@@ -157,7 +158,7 @@ class Planner:
         return known
 
     def mixed(self, objective: Objective) -> Decision:
-        """Plan for all requests that arrive now at zero load: return one plan, or a :class:`MixedDecision` of two.
+        """Plan for requests that have just arrived, at zero load: return one plan, or a :class:`MixedDecision` of two.
 
         Raises:
             InfeasibleError, ConfigError: see :meth:`plan`.
@@ -169,7 +170,10 @@ class Planner:
         return MixedDecision.of(low, high, mixture.share, objective)
 
     def _path_hull(self, objective: Objective) -> Hull | None:
-        """Return the hull of all paths. It is computed once for all objectives that differ only in bounds on averages."""
+        """Return the upper hull, in cost and accuracy, of all paths within the per-request bounds; None if there are none.
+
+        It is computed once for all objectives that differ only in bounds on averages over requests.
+        """
         key = (*objective.shape, objective.max_latency_s, objective.cost_budget == "per_request" and objective.max_cost_usd)
         if key not in self._hulls:
             if len(self._hulls) >= MIXTURES:
@@ -178,7 +182,7 @@ class Planner:
         return self._hulls[key]
 
     def hull_among(self, candidates: BoolArray | None, objective: Objective) -> Hull | None:
-        """Return the hull of the paths that meet the objective's per-request bounds; None if no path does.
+        """Return the upper hull, in cost and accuracy, of the paths within the per-request bounds; None if there are none.
 
         Args:
             candidates: a mask of the nodes at which the paths may end, shape (n + 1,); None for all nodes.
@@ -193,14 +197,14 @@ class Planner:
         return Hull.of(*(view.column(one)[items] for one in (Metric.COST, Metric.ACCURACY))) if items.any() else None
 
     def lacks(self, stage: str | Collection[str], node: int) -> bool:
-        """Return whether the trie lacks this stage after the node; if several are given, whether it lacks all of them."""
+        """Return whether this stage cannot follow directly after the node; of several stages, whether none can follow."""
         return self.trie.arms(node).keys().isdisjoint((stage,) if isinstance(stage, str) else stage)
 
     def prepare(self, objective: Objective) -> None:
         """Build the Pareto frontiers for all objectives that differ from this one only in the values of their bounds.
 
-        This pays for tries with tens of thousands of nodes or more. Without it, each plan over such a trie scans the whole
-        subtree.
+        Worth the time for tries with tens of thousands of nodes or more. Without the frontiers, each plan over such a trie
+        scans the whole subtree.
 
         Raises:
             ConfigError: the planner does not support such objectives over this trie.
@@ -221,9 +225,10 @@ class Planner:
         return too_large(self._size) if objective.risk == "dp" else None
 
     def prepare_in_background(self, objective: Objective) -> threading.Thread | None:
-        """Start :meth:`prepare` in a daemon thread, once for each class of objectives, if the trie is large.
+        """Start :meth:`prepare` in a daemon thread if the trie is large.
 
-        Meanwhile plans are exact, but slower. Returns the thread, or None if there is nothing to do.
+        It starts only once for all objectives that differ only in the values of their bounds. Meanwhile plans are exact, but
+        slower. Returns the thread, or None if there is nothing to do.
         """
         if self._size <= SMALL or self._contingent is not None:
             return None
@@ -245,9 +250,9 @@ class Planner:
         return self._cache.n_ends
 
     def _scan(self, request: PlanRequest, frontier: Frontier | None) -> Decision:
-        """Return the plan for the best node in ``frontier`` at which to end, or in the whole subtree if it is None.
+        """Return the plan that ends at the best node of ``frontier``; if it is None, at the best node of the whole subtree.
 
-        Bounds are relaxed if no node meets them all.
+        If no node meets all bounds, bounds are relaxed.
         """
         if request.candidates is not None and request.candidates.shape != (self._size,):
             raise ConfigError(f"candidates has shape {request.candidates.shape}: this trie needs ({self._size},)")
@@ -263,7 +268,7 @@ class Planner:
         return PathDecision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
 
     def _in_time(self, view: SubtreeView, choice: Choice) -> Choice:
-        """Return the node to end at under ``risk="dp"``, which weighs each node's accuracy against the risk of lateness.
+        """Return the node to end at under ``risk="dp"``, which weighs each node's accuracy against the risk of a late answer.
 
         If no time is left or ``choice`` violates a bound other than the latency bound, return ``choice`` unchanged.
         """

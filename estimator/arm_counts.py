@@ -50,10 +50,10 @@ def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
 
 
 def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
-    """Return two ids for each branch, shape (arms,).
+    """Return two ids for each branch, shape (arms,) each.
 
-    Branches with an equal first id have the same stage, set of branches and next stage; with an equal second id, also the
-    same model.
+    Branches with an equal first id have the same stage, set of branches at their node, and next stage. Branches with an equal
+    second id also have the same model.
     """
     sets = sets_of_arms(trie, arms)[arms.source]
     stage, model = trie.stage[arms.source].astype(np.int64) + 1, trie.model[arms.source].astype(np.int64) + 1
@@ -64,7 +64,7 @@ def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
 
 
 def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
-    """Return an id for each node's set of branches, shape (n + 1,); equal sets share an id."""
+    """Return an id for the set of next stages at each node, shape (n + 1,); nodes with the same set have the same id."""
     number = np.zeros(len(trie), np.int64)
     for order in range(int(arms.count.max(initial=0))):
         has = arms.count > order

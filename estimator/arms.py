@@ -47,7 +47,10 @@ class Arms:
         return len(self.source)
 
     def find(self, node: Ints, stage: Ints) -> Ints:
-        """Return the index of the branch from each node to the given stage; these branches must exist."""
+        """Return the index of the branch from each of the nodes ``node`` to the stage at the same position in ``stage``.
+
+        These branches must exist.
+        """
         width = int(self.stage.max(initial=0)) + 2
         key = self.source * width + self.stage
         return np.asarray(np.searchsorted(key, node * width + stage), np.int64)

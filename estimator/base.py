@@ -150,9 +150,10 @@ def skipped_nodes(trie: Trie) -> BoolArray:
 
 
 def _of_tools_alone(cells: ObservationTable, skipped: BoolArray, values: FloatArray, found: MeanEstimate) -> MeanEstimate:
-    """Return ``found`` with the estimates at skipped nodes replaced by the mean and variance of their stage's ``values``.
+    """Return the estimate ``found``, with new values at the nodes whose stage is skipped.
 
-    If a stage is skipped, only the tools after it cost dollars or seconds. A skipped stage without results gets 0.
+    The new values are the mean and variance of the stage's results. If a stage is skipped, only the tools after it cost dollars
+    or seconds. A skipped stage without results gets 0.
 
     Args:
         cells: the results.
@@ -203,10 +204,11 @@ def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
 
 def _moved(right: FloatArray, mass: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
-    """Return the part of the probability ``mass`` with a right answer, after P(right) has changed from ``before`` to ``after``.
+    """Return the part of the probability ``mass`` in which the answer is right, after P(right) has changed.
 
-    ``right`` is this part before the change. If P(right) falls, this part falls in the same proportion. If P(right) rises, the
-    rest of ``mass``, which has wrong answers, falls in the same proportion as P(wrong).
+    ``right`` is this part before the change; P(right) changes from ``before`` to ``after``. If P(right) falls, this part falls
+    in the same proportion. If P(right) rises, the rest of ``mass``, which has wrong answers, falls in the same proportion as
+    P(wrong).
     """
     less = right * np.divide(after, before, out=np.zeros_like(before), where=before > 0.0)
     wrong = (mass - right) * np.divide(1.0 - after, 1.0 - before, out=np.zeros_like(before), where=before < 1.0)

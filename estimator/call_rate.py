@@ -127,9 +127,7 @@ class CallRate:
         return np.where(is_first, cold * entry.price.cache_saves_usd(common.tokens_in, common.tokens), 0.0)
 
     def _cold_rows(self, trie: Trie) -> FloatArray:
-        """Return the cost of cache misses in dollars at each node, averaged over the results of its stage and model, shape (n +
-        1,).
-        """
+        """Return the mean cost of cache misses of the results of each node's stage and model, in dollars; shape (n + 1,)."""
         added: dict[tuple[str, str], list[float]] = defaultdict(list)
         for cold, warm in zip(self.rows(), self.warm_rows(), strict=True):
             added[warm.stage, warm.model].append(cold.cost_usd - warm.cost_usd)
@@ -150,14 +148,14 @@ class CallRate:
 
     @cached_property
     def _prompts(self) -> list[_Prompt | None]:
-        """The prompt of each result, by position; None if the token counts or the models are unknown."""
+        """The prompt of each result, in the order of the results; None if the token counts or the models are unknown."""
         rows = {(row.request_id, row.prefix): row for row in self.observations}
         seen: set[tuple[str, _Key]] = set()
         found = [_Prompt.of(row, rows, self.catalog, seen) for row in self.observations]
         return found if not self.prompts else [self._sharper(*pair) for pair in zip(self.observations, found, strict=True)]
 
     def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
-        """Return the prompt of ``row`` with token counts from its shape.
+        """Return the prompt of the result ``row``, with token counts computed from the recorded shape of the prompt's text.
 
         The prompt stays unchanged if the shape of this call, or of an earlier call of the request on this cache, is unknown, or
         if the provider counted over :data:`MOST_SCALE` times the shape's tokens.
@@ -177,7 +175,10 @@ class CallRate:
 
     @cached_property
     def _static(self) -> dict[Cell, float]:
-        """The approximate number of tokens that all requests send, in the first model call of each result that has shapes."""
+        """The approximate number of tokens in each result's first prompt that all requests send, keyed by request and prefix.
+
+        Only results with prompt shapes have an entry.
+        """
         tree, at = PromptTree(), dict[Cell, int]()
         for row in self.observations:
             cell = (row.request_id, row.prefix)
@@ -204,10 +205,13 @@ _Key = tuple[str, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """The number of prompt tokens that other requests keep in the cache, of prompts with ``tokens_in`` tokens on average.
+    """The part of a prompt that is the same for all requests, so that other requests keep it in the cache.
 
-    ``is_chained``: whether an earlier stage of the same request also sends these tokens, so that they are warm if that
-    stage ran on the same cache. Hits after that stage include more than the tokens that all requests have in common.
+    Attributes:
+        tokens: the number of tokens in this part.
+        tokens_in: the mean number of tokens in the whole prompt.
+        is_chained: whether an earlier stage of the same request also sends these tokens, so that they are warm if that stage
+            ran on the same cache. Hits after that stage include more than the tokens that all requests have in common.
     """
 
     tokens: int
@@ -245,7 +249,8 @@ class _Prompt:
     ) -> _Prompt | None:
         """Return the prompt of the result ``row``; None if its token counts are missing or a model is not in the catalog.
 
-        ``rows`` has all results by request and prefix. ``seen`` collects the requests and keys of earlier results, in place.
+        ``rows`` has all results, keyed by request and prefix. ``seen`` has (request, key of the prompt) for each earlier
+        result; this result's pair is added to it.
         """
         if row.tokens_cached is None or not row.tokens_in or not row.calls or not set(row.prefix) <= set(catalog):
             return None
@@ -291,12 +296,18 @@ class _Prompt:
 
 
 def _sent(row: Observation | None) -> float:
-    """Return the maximum number of tokens that a call left in the cache; infinity if its result or token count is missing."""
+    """Return the maximum number of tokens that the call of the result ``row`` left in the cache: its prompt and its answer.
+
+    Infinity if there is no result or its token count is missing.
+    """
     return math.inf if row is None or row.tokens_in is None else float(row.tokens_in + (row.tokens_out or 0))
 
 
 def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
-    """Return the common part of the prompts of each stage and cache, without parts on which no result has a cache hit."""
+    """Return the common part of the prompts of each stage and cache, keyed by (stage, cache).
+
+    A stage and cache without cache hits on such a part has no entry.
+    """
     alone: dict[_Key, list[_Prompt]] = defaultdict(list)
     unknown = {prompt.key for prompt in prompts if prompt.static is None}
     by_shape: dict[_Key, list[_Prompt]] = defaultdict(list)

@@ -83,7 +83,7 @@ class RequestSizes:
 
 
 def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray, slope: float) -> tuple[float, float]:
-    """Return the slope after one Gauss-Newton step, and its standard error.
+    """Return the slope of log size on a request's outcomes after one Gauss-Newton step, and the slope's standard error.
 
     The mean ratios are regressed on the expected sizes. So the error of a size estimated from few results is in the dependent
     variable, not in the predictor, and does not attenuate the slope. Errors are assumed proportional to the size.
@@ -209,10 +209,13 @@ def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints,
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """Fitted amounts and sizes, shape (n + 1,) each.
+    """Fitted amounts (dollars or seconds) per node, and fitted sizes of the requests; arrays of shape (n + 1,).
 
-    ``typical``: amount of each node for a request of size 1. ``mean_size``: mean size of the requests predicted to reach
-    the node. ``slope_error``: the part of ``mean_size``'s relative standard error that is due to the slope of size on outcomes.
+    Attributes:
+        sizes: the sizes of the requests.
+        typical: the amount of each node's call for a request of size 1.
+        mean_size: the mean size of the requests that are predicted to reach the node.
+        slope_error: the part of the relative standard error of ``mean_size`` that is due to the slope of size on outcomes.
     """
 
     sizes: RequestSizes
@@ -238,7 +241,11 @@ def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: S
 
 
 def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutcome) -> FloatArray:
-    """Return the mean size of the requests, observed or predicted, that reach each node; shape (n + 1,)."""
+    """Return the mean size of all requests that reach each node, shape (n + 1,).
+
+    If the number of unobserved requests is known, this is the mean over observed and unobserved requests; otherwise it is the
+    fitted ``mean_size``.
+    """
     if by_outcome.unseen is None:
         return fitted.mean_size
     seen = np.bincount(cells.node, fitted.sizes.factor[cells.request], len(cells.trie))
@@ -258,11 +265,17 @@ def _small_sample_inflation(free: int) -> float:
 def _typical(
     cells: ObservationTable, values: FloatArray, sizes: FloatArray, edges: Ints, edge_factor: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return each node's expected value for a request of size 1, and updated factors of the edge types.
+    """Return each node's expected amount for a request of size 1, shape (n + 1,), and updated factors of the edge types.
 
-    The expected value is the depth x model mean times the shrunken factors of edge type and node. ``sizes`` is the size of
-    each result's request, ``edge_factor`` the factors before the update. Factors are ratios of sums: a size estimated from a
-    value contains the value's noise, so that a mean of ratios would be biased low.
+    The expected amount is the depth x model mean times the shrunken factors of edge type and node. Factors are ratios of sums:
+    a size estimated from a value contains the value's noise, so that a mean of ratios would be biased low.
+
+    Args:
+        cells: the results.
+        values: the dollars or seconds of each result, shape (results,).
+        sizes: the size of each result's request, shape (results,).
+        edges: the edge type of each node, shape (n + 1,).
+        edge_factor: the factor of each edge type before the update, shape (edge types,).
     """
     trie, size, node = cells.trie, len(cells.trie), cells.node
     kind = edges[node]

@@ -163,11 +163,11 @@ class ObservationTable:
         arm: Ints | None = None,
         kinds: OneKind = ONE_KIND,
     ) -> ObservationTable:
-        """Build the table from validated arrays sorted by (node, request); drops results at nodes that the request does not
-        reach.
+        """Build the table from validated arrays; drop results at nodes that the request does not reach.
 
-        ``above`` gives the index of the previous result on the request's path; -1 if there is none. Without ``in_flight``,
-        the engines count as idle. ``arm`` may be -1 if a later result or the template determines the branch.
+        All arrays have the shape (results,) and are sorted by node, then request. ``above`` gives the index of the previous
+        result on the request's path; -1 if there is none. Without ``in_flight``, the engines count as idle. ``arm`` may be -1
+        if a later result or the template determines the branch.
         """
         in_flight = np.zeros(len(node)) if in_flight is None else in_flight
         arm = np.full(len(node), -1, np.int64) if arm is None else arm

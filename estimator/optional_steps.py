@@ -16,12 +16,13 @@ _Z = 1.96
 
 
 def optional_steps(observations: Iterable[Observation], template: Template) -> dict[str, dict[str, Any]]:
-    """Return, by the name of each optional stage that writes an answer, its ``cost_usd``, ``low``, ``high`` and ``pairs``.
+    """Return what each optional stage that writes an answer costs and changes, keyed by the name of the stage.
 
-    ``pairs`` counts requests that have, after the same path, a result with the stage and a result without it; each request
-    counts once per model. The figures are for the model that most probably helps. ``low`` and ``high`` bound the change of
-    accuracy with 95 % confidence (paired proportions: Agresti and Min 2005); ``cost_usd`` is the stage's mean cost on this
-    model. Stages without a pair are left out, and so are judges, because their labels alone change no answer.
+    Each value has the keys ``cost_usd``, ``low``, ``high`` and ``pairs``. ``pairs`` counts requests that have, after the same
+    path, a result with the stage and a result without it; each request counts once per model. The figures are for the model
+    that most probably helps. ``low`` and ``high`` bound the change of accuracy with 95 % confidence (paired proportions:
+    Agresti and Min 2005); ``cost_usd`` is the stage's mean cost on this model. Stages without a pair are left out, and so are
+    judges, because their labels alone change no answer.
 
     Args:
         observations: the results of a profile.

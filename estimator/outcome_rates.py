@@ -34,7 +34,13 @@ def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """The probabilities P(stop), P(right | stop) and P(right | no stop) of each node, shape (n + 1,); 0 at the root."""
+    """The probabilities of each node's three questions, arrays of shape (n + 1,); 0 at the root.
+
+    Attributes:
+        stop: P(the request stops at the node).
+        right_if_stop: P(the answer is right | the request stops).
+        right_if_on: P(the answer is right | the request continues).
+    """
 
     stop: FloatArray
     right_if_stop: FloatArray
@@ -63,12 +69,13 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class ArmRates:
-    """Rates of branches, stored as in :class:`vinelm.trie.annotated_trie.AnnotatedTrie`: by target node, or by edge.
+    """Probabilities of branches, one per target node of a tree, or one per edge of a trie that merges histories.
+
+    They are stored as in :class:`vinelm.trie.annotated_trie.AnnotatedTrie`.
 
     Args:
         arm: P(the stage comes next | the node before is reached); 1 at the root.
-        arm_success: P(the stage comes next and the answer at the node before is correct | that node is reached); 0 at the
-            root.
+        arm_success: P(the stage comes next and the answer at the node before is correct | that node is reached); 0 at the root.
     """
 
     arm: FloatArray

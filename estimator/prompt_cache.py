@@ -68,11 +68,11 @@ def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict
 
 
 def follow_ups(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return, for each model, the estimated cost (dollars) and latency (seconds) of a call that is not a request's first.
+    """Return the estimated cost and latency of each model's calls that are not a request's first, one dictionary per model.
 
-    Each row has the keys ``model`` and :data:`FIGURES`: "switched" after a call with another prompt cache, "kept" after one
-    with the same. They are means within a depth, averaged over the depths that have both; models without such a depth are
-    omitted.
+    The keys are ``model`` and :data:`FIGURES`: dollars and seconds of a call after a call with another prompt cache
+    ("switched"), and after a call with the same one ("kept"). The figures are means within a depth, averaged over the depths
+    that have both; models without such a depth are omitted.
     """
     trie, rows = annotated.trie, []
     edges = edge_types(trie, index_per_node(trie, [annotated.catalog[name].prompt_cache for name in trie.models]))

@@ -73,7 +73,10 @@ class _Walker:
         return node
 
     def _known_above(self, row: Observation) -> tuple[int, int]:
-        """Return the length and node of the longest proper prefix of the result's path with a known node, else (0, 0)."""
+        """Return the length and the node of the longest proper prefix of the result's path whose node is known.
+
+        (0, 0), the root, if no longer prefix is known.
+        """
         for length in range(len(row.prefix) - 1, 0, -1):
             node = self._nodes.get((row.request_id, row.prefix[:length]))
             if node is not None:
@@ -144,7 +147,7 @@ def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolAr
 
 
 def told_arms(trie: Trie, node: Ints, stop: BoolArray, arm: Ints, above: Ints) -> Ints:
-    """Return the index of the stage that followed each result; -1 after a stop or if unknown.
+    """Return the stage that followed each result, as an index into the trie's stages; -1 after a stop or if unknown.
 
     Where ``arm`` is -1, a later result or the template may determine the stage. For the other arguments see
     :func:`below_a_stop`.

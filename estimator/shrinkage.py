@@ -21,7 +21,10 @@ amounts, the overall mean, shape (n + 1,), and the number of pseudo-observations
 
 
 def of_all(trie: Trie, amounts: Amounts, overall: FloatArray, weight: float) -> tuple[FloatArray, float]:
-    """Return ``overall`` and ``weight`` unchanged, so that a model's mean is shrunk towards the overall mean."""
+    """Return ``overall`` and ``weight`` unchanged, so that a model's mean is shrunk towards the overall mean.
+
+    The default of the argument ``prior_of`` of :func:`pooled_mean`.
+    """
     return overall, weight
 
 

@@ -33,18 +33,25 @@ class SizesByOutcome(Protocol):
 
     @property
     def unseen(self) -> FloatArray | None:
-        """Expected number of requests that reach each node unobserved, shape (n + 1,). If None, observed amounts do not replace
-        predictions.
+        """Expected number of requests that reach each node without a result there, shape (n + 1,).
+
+        If it is None, observed amounts do not replace predicted amounts.
         """
 
     def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
-        """Return each request's expected size and its derivative by the slope, shape (requests,) each; sizes have mean 1."""
+        """Return each request's expected size, and the derivative of this size by ``slope``; shape (requests,) each.
+
+        Sizes are relative to the mean request, so their mean is 1.
+        """
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the mean size of the unobserved requests that reach each node, and its logarithm's derivative by the slope.
+        """Return the mean size of the requests that reach each node, and the derivative of its logarithm by ``slope``.
+
+        If :attr:`unseen` is given, this is the mean over only the requests without a result at the node, otherwise over all
+        requests.
 
         Args:
-            slope: the fitted slope.
+            slope: the fitted slope of log size.
             factor: estimated size of each request, shape (requests,).
 
         Returns:
@@ -149,16 +156,16 @@ class SizesByStops:
 
     @cached_property
     def _stop(self) -> FloatArray:
-        """The stop rate of each node's depth x model, inside (0, 1)."""
+        """The stop rate of each node, estimated from all nodes of its depth and model; inside (0, 1), shape (n + 1,)."""
         cells = self.cells
         stops = np.bincount(cells.node, cells.stop, len(cells.trie))
         return np.clip(pooled_mean(cells.trie, stops, cells.count, prior=0.5), 0.001, 0.999)
 
     @cached_property
     def _persistence(self) -> FloatArray:
-        """Each request's tendency to continue, which is higher the more often it continued compared with other requests.
+        """Each request's tendency to continue on the logit scale, shape (requests,).
 
-        It is on the logit scale, estimated by one Newton step.
+        It is higher the more often the request continued compared with other requests; estimated by one Newton step.
         """
         cells = self.cells
         stop = self._stop[cells.node]

@@ -29,9 +29,9 @@ class OneKind:
     """The prior of a pooled mean; see :data:`vinelm.estimator.shrinkage.Prior`."""
 
     def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
-        """Return the application's stage of each node, and labels of the nodes that distinguish request types.
+        """Return the application's stage of each node, and further features of the nodes that distinguish request types.
 
-        Here the stages stay the same and there are no labels.
+        A feature is (name, arrays of labels). Here the stages stay the same and there are no features.
 
         Args:
             stage: the template's stage of each node, by index.
@@ -40,7 +40,7 @@ class OneKind:
         return stage, []
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return 0, the number of requests to add to the observed requests of each type; shape (nodes, points).
+        """Return 0 as the number of requests to add to the observed requests of each type; shape (nodes, points).
 
         The arguments, numbers of observed requests, do not matter here; see :meth:`StageKinds.further`.
         """
@@ -70,15 +70,21 @@ class StageKinds(OneKind):
         return StageKinds(stage, kind) if kind.any() else ONE_KIND
 
     def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
-        """Return the application's stage of each node, and two labels: the request type, and the pair of type and model."""
+        """Return the application's stage of each node, and two features: the request type, and the pair of type and model.
+
+        See :meth:`OneKind.labelled`.
+        """
         kind = self.kind[stage]
         return self.stage[stage], [("kind", (kind,)), ("suited", (kind, model))]
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
         """Return the number of additional requests of each type, whose outcomes are predicted; shape (nodes, points).
 
-        ``of_kind`` is the number of observed requests that begin at each node, by grid point; ``of_all`` that of all requests.
         If few requests of a type were observed, their outcomes alone would favour a model that was lucky on them.
+
+        Args:
+            of_kind: the number of observed requests that begin at each node, by grid point; shape (nodes, points).
+            of_all: the number of observed requests of all types, by grid point; shape (points,).
         """
         mix = of_kind + of_all / of_all.sum()
         return np.asarray(FURTHER_REQUESTS * mix / mix.sum(axis=1, keepdims=True))

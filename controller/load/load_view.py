@@ -69,7 +69,7 @@ class SessionLoad:
         self._finished(invocation.prefix, excess_s)
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """Report that the call was interrupted and is no longer in flight."""
+        """Report that the call to the last model of ``path`` was interrupted and is no longer in flight."""
         self._finished(path, None)
 
     def _finished(self, path: tuple[str, ...], excess_s: float | None) -> None:

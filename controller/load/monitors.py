@@ -23,10 +23,15 @@ LEAST_CALLS, MOST_CALLS = 5, 64
 
 @dataclass(slots=True)
 class _OwnCalls:
-    """Our own calls on one engine: the number in flight, and the recent calls' extra latencies compared with zero load.
+    """Our own calls on one engine: the number in flight, and how much slower recent calls were than at zero load.
 
-    ``recent`` holds (time of the end, extra seconds) of each recent call, ``total_s`` and ``squares`` the sums of these extra
-    seconds and of their squares. ``seen_s`` is the estimate of the extra seconds, made at the time ``last_s``.
+    Attributes:
+        in_flight: the number of calls that have not ended yet.
+        recent: for each recent call, the time of its end and its extra seconds compared with zero load.
+        total_s: the sum of these extra seconds.
+        squares: the sum of the squares of these extra seconds.
+        last_s: the time at which ``seen_s`` was computed.
+        seen_s: the estimate of a call's extra seconds.
     """
 
     in_flight: int = 0
@@ -81,7 +86,11 @@ class InFlightLoadMonitor:
         self._lock = threading.Lock()
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """Return the delay of each engine that we call, and of those with a slowdown curve that other processes call."""
+        """Return the extra seconds of a call on each engine under the current load, keyed by the engine's name.
+
+        Holds the engines that this process has called. An engine that only other processes call is included if it has a
+        slowdown curve.
+        """
         now = self._clock.now()
         others = {} if self.others is None else self.others()
         with self._lock:
@@ -115,7 +124,13 @@ class InFlightLoadMonitor:
 
 @dataclass(slots=True)
 class _Report:
-    """An engine's last report, and the number of our calls sent since then minus the number finished since then."""
+    """The last report of one engine's load.
+
+    Attributes:
+        requests: the reported number of requests in the engine.
+        at_s: the time of the report in seconds.
+        balance: the number of our calls sent since the report, minus the number of our calls finished since then.
+    """
 
     requests: float
     at_s: float

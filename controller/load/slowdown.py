@@ -76,7 +76,10 @@ def fit_slowdown(requests: Sequence[float], latency_s: Sequence[float]) -> Slowd
 
 
 def spread_curve(curves: Sequence[SlowdownCurve]) -> SlowdownCurve:
-    """Return one curve for engines that share requests evenly: their mean extra seconds by the total number of requests."""
+    """Return one slowdown curve for several engines that share requests evenly, such as the replicas of a model.
+
+    The curve takes the number of requests in all engines together, and returns the mean of the engines' extra seconds.
+    """
     points = sorted({requests for curve in curves for requests in curve.requests})
     extra_s = (sum(curve.at(requests) for curve in curves) / len(curves) for requests in points)
     return SlowdownCurve(tuple(len(curves) * requests for requests in points), tuple(extra_s))

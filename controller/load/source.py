@@ -22,15 +22,18 @@ def load_source(
     others: Callable[[], Mapping[str, int]] | None = None,
     groups: Mapping[str, Collection[str]] | None = None,
 ) -> LoadSource | LoadMonitor | None:
-    """Return the load source for ``load``. A path is read as a file of slowdown curves, applied to our own calls in flight.
+    """Return the load source for the argument ``load`` of an application.
+
+    If ``load`` is a path, return a monitor that applies the slowdown curves in this file to the calls in flight. A function, a
+    monitor or None is returned itself.
 
     Args:
         load: a function, a monitor, the path of a file that ``vinelm engine calibrate`` wrote, or None.
         engines: the engines of the catalog.
-        others: returns the number of calls that other processes have in flight, by engine. They are added to our own calls
-            in flight, but not for functions and engines' reports, which already include them.
-        groups: replica group to its engines. A group without a curve gets the mean curve of its engines if all of them
-            have curves.
+        others: returns the number of calls that other processes have in flight, by engine. Monitors of our own calls add these
+            to our calls. Functions and monitors of engines' reports ignore ``others``, because they already count these calls.
+        groups: replica group to its engines. A group without a curve gets the mean curve of its engines if all of them have
+            curves.
 
     Raises:
         ConfigError: the file has no curve of these engines.
@@ -57,7 +60,7 @@ def never_blocks(source: LoadSource | LoadMonitor | None) -> bool:
 
 
 def without_blocking(source: LoadSource | LoadMonitor | None) -> LoadSource | LoadMonitor:
-    """Return a source that never blocks and gives the same readings.
+    """Return a source of the same load that never blocks: it reads ``source`` in the background and returns the last reading.
 
     For None, return a monitor that uses the latencies of our own calls.
     """

@@ -20,7 +20,10 @@ EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", 
 
 
 def spare(limit: float, used: float) -> float:
-    """Return the unused part of a bound; 0 if it is only a rounding error, as for a plan whose exact cost is the bound."""
+    """Return ``limit - used``, the unused part of a bound; 0 if the difference is only a rounding error.
+
+    A rounding error occurs for example if a plan's exact cost is the bound.
+    """
     left = limit - used
     return left if abs(left) > 1e-12 * abs(limit) else 0.0
 
@@ -59,8 +62,12 @@ class Alternative:
 class BoundUse(NamedTuple):
     """How a plan uses one bound of the objective.
 
-    ``used`` is the part of the bound that the request has used before its node; None for an accuracy floor. ``needed`` is
-    what the plan needs from there to its end, or the plan's accuracy. Both are None for a plan with several ends.
+    Attributes:
+        name: The bound's name.
+        used: The part of the bound that the request has used before its node; None for an accuracy floor.
+        needed: The part that the plan needs from there to its end; for an accuracy floor, the plan's accuracy.
+
+    ``used`` and ``needed`` are both None for a plan with several ends.
     """
 
     name: str
@@ -149,17 +156,17 @@ class Decision(Expected):
     @property
     @abstractmethod
     def remaining_cost_usd(self) -> float:
-        """The expected cost below ``node``, in dollars."""
+        """The expected cost of the calls after ``node``, in dollars."""
 
     @property
     @abstractmethod
     def remaining_latency_s(self) -> float:
-        """The expected latency below ``node``, in seconds."""
+        """The expected latency of the calls after ``node``, in seconds."""
 
     @property
     @abstractmethod
     def mean_rest_s(self) -> float:
-        """The expected latency below ``node`` at zero load, in seconds, without margins; NaN if unknown."""
+        """The expected latency of the calls after ``node`` at zero load, in seconds, without margins; NaN if unknown."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -173,13 +180,13 @@ class Decision(Expected):
 
     @property
     def bounds(self) -> list[BoundUse]:
-        """How the plan uses each bound that :attr:`slack` lists; see :class:`BoundUse`."""
+        """The use of each bound that :attr:`slack` lists, in the order of :attr:`slack`; see :class:`BoundUse`."""
         return [BoundUse(bound, None, None) for bound in self.slack]
 
     @property
     @abstractmethod
     def binding(self) -> str | None:
-        """The bound that decides which plan is chosen; None if no bound does."""
+        """The name of the bound that decides which plan is chosen; None if no bound does."""
 
     @property
     @abstractmethod
@@ -206,7 +213,10 @@ class Decision(Expected):
 
     @abstractmethod
     def candidates(self) -> dict[str, Any]:
-        """Return the alternatives as JSON types, under ``candidates`` or, for a traffic split, for each of its ``plans``."""
+        """Return a dictionary with the alternatives as JSON types.
+
+        They are under the key ``candidates`` or, for a traffic split, under ``plans``, separately for each of its plans.
+        """
 
     @abstractmethod
     def explain(self) -> str:
@@ -214,7 +224,7 @@ class Decision(Expected):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """Return only the plan as JSON types, without its expected values and its reason."""
+        """Return the models and stages of the plan as JSON types, without the plan's expected values and reason."""
 
     @property
     def _now(self) -> dict[str, Any]:
@@ -227,7 +237,10 @@ class Decision(Expected):
 
     @property
     def parts(self) -> tuple[tuple[float, Decision], ...]:
-        """Pairs of a share of the requests and the plan that they follow; this plan alone, with 1, without a split."""
+        """Pairs of a share of the requests and the plan that these requests follow.
+
+        Without a traffic split, this is a single pair: 1 and this plan.
+        """
         return ((1.0, self),)
 
     def _repr_html_(self) -> str:

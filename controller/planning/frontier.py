@@ -36,13 +36,14 @@ _NONE = np.iinfo(np.int32).max
 
 
 class BlockIndex:
-    """Groups ends with equal engine visits into small blocks, and stores each block's minimum of each bounded quantity.
+    """Finds the best end within limits fast: skips blocks of ends in which none can be within the limits.
 
-    A block whose minima exceed the limits holds no feasible end and is skipped (databases call this a zone map).
+    A block holds ends whose paths call each engine equally often, and the minimum of each bounded quantity over these ends. A
+    block whose minima exceed the limits holds no feasible end (databases call this a zone map).
 
     Args:
         bounded: The ends' values of each bounded quantity, best end first. Latency is the first quantity if load matters.
-        group: Each end's row of ``visits``; None without load.
+        group: The row of ``visits`` that belongs to each end, shape (ends,); None without load.
         visits: Calls per engine, shape (groups, engines); None without load.
     """
 
@@ -81,7 +82,7 @@ class BlockIndex:
         return sum(values.nbytes for values in (*self.bounded, *self.least, *visits, self.position, self.earliest))
 
     def first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
-        """Return the position of the first end whose quantities are within the limits; -1 if there is none."""
+        """Return the position in the list of ends of the first (best) end within the limits; -1 if there is none."""
         best, low, high = _NONE, 0, FIRST
         while low < len(self.earliest) and self.earliest[low] < best:
             # Blocks are sorted by their best end. Once an end is found, blocks that begin after it cannot hold a better one, so
@@ -100,15 +101,15 @@ class BlockIndex:
         return best if best < _NONE else -1
 
     def _first_in(self, blocks: npt.NDArray[np.intp], limits: Sequence[float], delay_s: FloatArray | None) -> int:
-        """Return the position of the first end in these blocks that is within the limits; ``_NONE`` if there is none."""
+        """Return the position of the first (best) end in these blocks that is within the limits; ``_NONE`` if there is none."""
         fits = within([values.take(blocks, 0) for values in self.bounded], limits, delay_s)
         return int(self.position.take(blocks, 0)[fits].min(initial=_NONE))
 
 
 def within(bounded: Sequence[FloatArray], limits: Sequence[float], delay_s: FloatArray | None) -> BoolArray:
-    """Return a mask of the items whose quantities are all within their limits.
+    """Return for each end or block whether all its bounded quantities are within their limits.
 
-    ``delay_s`` is added to the first quantity, which then is latency.
+    ``delay_s`` is added to the first quantity, which then is latency; None without load.
     """
     fits: BoolArray = (bounded[0] if delay_s is None else bounded[0] + delay_s) <= limits[0]
     for i in range(1, len(limits)):
@@ -142,7 +143,7 @@ def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends:
 
 
 def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray[np.intp]:
-    """Return the positions of the ends that remain after dropping dominated ones.
+    """Return the positions of the ends that remain after dropping dominated ones, with respect to the given arrays.
 
     Ends must be sorted by group, then best first.
 
@@ -160,9 +161,9 @@ def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray
 
 
 def _dominated(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> BoolArray:
-    """Return a mask of the ends for which one of the ``LAGS`` preceding ends of the same group has no larger key.
+    """Return a mask of the ends that are dominated by one of the ``LAGS`` preceding ends of the same group.
 
-    For ``keys`` and ``group``, see :func:`_kept`; every key must be no larger.
+    A dominating end has no larger value in any of ``keys``. For ``keys`` and ``group``, see :func:`_kept`.
     """
     size = len(keys[0])
     dominated = np.zeros(size, np.bool_)
@@ -183,7 +184,7 @@ SCAN = 12_000
 
 
 class Frontier:
-    """The Pareto frontier strictly below ``node``, and the rank of ``node`` itself among its ends.
+    """The Pareto frontier strictly below ``node``, and the position that ``node`` itself would have among these ends.
 
     Args:
         objective_class: The quantities that are compared and bounded.
@@ -256,7 +257,7 @@ class Frontier:
         return None if load_s is None or self._visits is None else self._visits.dot(load_s).take(self._group)
 
     def _first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
-        """Return the position of the best end within the limits; -1 if there is none."""
+        """Return the position in ``ends`` of the first (best) end within the limits; -1 if there is none."""
         if not len(self.ends):
             return -1
         if self._rising is not None:

@@ -81,9 +81,10 @@ class FrontierStore:
 
 
 class ShapeFrontiers(NamedTuple):
-    """The stores for objectives of one shape, without load and under load; None if every plan scans the subtree.
+    """The frontier stores for objectives of one shape: ``unloaded`` without load, ``loaded`` under load.
 
-    ``is_live`` is True if the target depends on the load, so that the first feasible end of a frontier need not be the best.
+    A store is None if every plan scans the subtree instead. ``is_live`` is True if the target depends on the load, so that the
+    first feasible end of a frontier need not be the best.
     """
 
     unloaded: FrontierStore | None

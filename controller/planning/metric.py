@@ -43,11 +43,9 @@ _TARGETS = {"accuracy": Metric.ACCURACY, "cost": Metric.COST, "latency": Metric.
 
 
 class Remaining(NamedTuple):
-    """The part of an additive metric (latency, full cost or maximum cost) below the request's node.
+    """The part of an additive metric (latency, full cost or maximum cost) below the request's node, with a safety margin.
 
-    ``z`` standard deviations of this part are added to it.
-
-    Latency includes the present load.
+    The margin is ``z`` standard deviations of this part. Latency includes the present load.
     """
 
     metric: Metric

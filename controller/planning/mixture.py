@@ -40,7 +40,7 @@ class Mixture(NamedTuple):
 
     @property
     def bounds(self) -> Assignment[float]:
-        """The assignment of one of the two bounds to each request, for :meth:`Objective.drawn`."""
+        """A rule that assigns one of the two bounds to each request, according to the share; for :meth:`Objective.drawn`."""
         return Assignment.of_share(self.share, self.high_bound, self.low_bound)
 
 

@@ -86,7 +86,10 @@ class PathDecision(Decision):
 
     @cached_property
     def figures(self) -> Figures:
-        """The expected figures from the root. The cost allows for early stops; the latency is that of the whole path."""
+        """The expected accuracy, cost and latency from the root.
+
+        The cost is the mean over requests, some of which stop early. The latency is that of a request that runs the whole path.
+        """
         at = self.target
         seconds = float(self.metrics.mean(Metric.LATENCY)[at])
         return Figures(float(self.annotated.accuracy[at]), float(self.metrics.mean(Metric.COST)[at]), seconds, seconds)
@@ -117,9 +120,10 @@ class PathDecision(Decision):
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, if the trie has standard errors.
+        """90 % intervals (low, high), keyed by ``accuracy``, ``path_cost_usd`` and ``path_latency_s``.
 
-        The interval of ``accuracy`` comes from :attr:`promise`, which is corrected for selecting the best of many plans.
+        A key is missing if its standard error is unknown. The interval of ``accuracy`` comes from :attr:`promise`, which is
+        corrected for selecting the best of many plans.
         """
         annotated = self.metrics.annotated
         found = {} if self.promise.interval is None else {"accuracy": self.promise.interval}
@@ -159,7 +163,7 @@ class PathDecision(Decision):
 
     @cached_property
     def binding(self) -> str | None:
-        """The binding bound; None if no bound changes the plan.
+        """The name of the bound that decides which plan is chosen; None if no bound changes the plan.
 
         This is a bound that no path meets or, if all are met, a bound without which another end would be better. Of several
         such bounds, the bound with the least slack relative to its value is returned.
@@ -280,7 +284,7 @@ class PathDecision(Decision):
         )
 
     def _why_not(self, at: int) -> str:
-        """Return in words which bounds an alternative violates; if none, the first quantity in which the choice is better.
+        """Return in words which bounds an alternative violates; if none, the first quantity in which the chosen plan is better.
 
         ``at`` is the index in :attr:`view` of the node where the alternative ends.
         """
@@ -304,10 +308,10 @@ class PathDecision(Decision):
 
 
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
-    """Return the expected remaining accuracy, cost in dollars and latency in seconds, before each step from the root.
+    """Return what is expected from each call of the path to ``target`` on, as (accuracy, cost in dollars, latency in seconds).
 
-    Computed backwards from the end: a request at the parent of u spends ``cost_usd[u]`` and ends at u with chance
-    ``stop[u]``.
+    The list has one item per call of the path, the first call first: the figures from this call to the end of the path.
+    Computed backwards from the end: a request at the parent of u spends ``cost_usd[u]`` and ends at u with chance ``stop[u]``.
     """
     nodes = annotated.trie.path(target)
     found = [(float(annotated.success[target]), float(annotated.cost_usd[target]), float(annotated.latency_s[target]))]

@@ -59,11 +59,11 @@ class PathMetrics:
         return self.annotated.path_latency_s if metric is Metric.LATENCY else self.annotated.full_cost_usd
 
     def answers(self, confidence: float | None = None) -> AnswerChances:
-        """Return P(the answer is correct) of each single call, cached.
+        """Return for each node the probability that the answer of its call is correct. The result is cached.
 
-        With ``confidence``, the chances are lowered until the accuracy of every path (the sum of its chances weighted by
-        reach) is the lower end of its interval, or as near to it as chances in [0, 1] allow. Raises :class:`ConfigError` if
-        the trie has no standard errors.
+        With ``confidence``, the chances are lowered. The accuracy of every path, which is the sum of its chances weighted by
+        reach, becomes the lower end of its interval, or comes as near to it as chances in [0, 1] allow. Raises
+        :class:`ConfigError` if the trie has no standard errors.
         """
         found = self._answers.get(confidence)
         if found is None:
@@ -101,12 +101,12 @@ class PathMetrics:
 
     @property
     def visits(self) -> FloatArray:
-        """The distinct vectors of a path's number of calls on each engine, shape (vectors, engines)."""
+        """The numbers of calls that a path makes on each engine, a row for each distinct combination; shape (rows, engines)."""
         return self._engine_visits().vectors
 
     @property
     def visit_group(self) -> npt.NDArray[np.uint16] | npt.NDArray[np.int32]:
-        """The row of :attr:`visits` that belongs to each node."""
+        """The row of :attr:`visits` that belongs to the path to each node, shape (n + 1,)."""
         return self._engine_visits().group
 
     def child(self, node: int, model: str, stage: str | None = None) -> int:
@@ -190,7 +190,7 @@ class PathMetrics:
 
 
 class AnswerChances(NamedTuple):
-    """Probabilities of a correct answer, given that a request reaches the node. Both arrays have shape (n + 1,)."""
+    """Probabilities of a correct answer at each node; arrays of shape (n + 1,). Each attribute names its condition."""
 
     stopped: FloatArray
     """P(the request ends at the node by the stop rule, and its answer is correct)."""
@@ -236,7 +236,7 @@ def _share(right: FloatArray, of: FloatArray) -> FloatArray:
 
 
 def _sorted(first: FloatArray, *then: FloatArray) -> npt.NDArray[np.intp]:
-    """Return the indices that sort items by the keys, then by index. Later keys are compared only for items that tie."""
+    """Return the indices that sort items by ``first``; ties are settled by the arrays ``then`` in turn, then by the index."""
     order = np.argsort(first)
     values = first[order]
     equal = values[1:] == values[:-1]

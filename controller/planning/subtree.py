@@ -32,7 +32,7 @@ class SubtreeView:
 
     Args:
         ends: Nodes below the request's node, sorted by the objective; None for the whole subtree in trie order.
-        columns: The values of quantities that the caller has computed already, by quantity.
+        columns: Values that the caller has computed already: quantity to its value at each node of the view; None for none.
     """
 
     def __init__(
@@ -127,9 +127,9 @@ class SubtreeView:
         return (*first, Metric.ACCURACY, Metric.COST, Metric.LATENCY)
 
     def first_of(self, mask: BoolArray, order: Sequence[Quantity]) -> int:
-        """Return the index of the best item of the mask, which must hold at least one item.
+        """Return the index of the best item of the view for which ``mask`` is True; at least one must be.
 
-        Items are compared by each quantity in turn; only for accuracy is higher better.
+        Items are compared by each quantity of ``order`` in turn. Higher is better for accuracy, lower for every other quantity.
         """
         found = np.flatnonzero(mask)
         for quantity in order:
@@ -147,7 +147,7 @@ class SubtreeView:
         return self._best_effort() if self.allowed.any() else None
 
     def node(self, item: int) -> int:
-        """Return the trie's node for an item of the arrays."""
+        """Return the trie's node at the index ``item`` of the view's arrays."""
         return self.root + item if isinstance(self._nodes, slice) else int(self._nodes[item])
 
     @cached_property

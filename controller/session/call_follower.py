@@ -37,7 +37,7 @@ class RequestFollower(CallFollower, Protocol):
     __slots__ = ()
 
     def edge(self, goes_on: bool) -> None:
-        """Handle the decision at an edge of the graph; ``goes_on`` is True if the request continues."""
+        """Handle the decision at a conditional edge of the graph; ``goes_on`` is True if the request continues."""
 
     def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
         """Handle the continuation of a request that another run began.
@@ -55,9 +55,10 @@ class RequestWatcher(CallFollower):
     __slots__ = ()
 
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
-        """Record that the call at the end of ``path`` begins to wait for rate limits (``waits``) or was sent (not ``waits``).
+        """Record that the call at the end of ``path`` begins to wait for rate limits, or that it was sent to its engine.
 
-        ``sent_to`` names the replica that the call was sent to, if any.
+        ``waits`` is True if the call begins to wait, and False if it was sent. ``sent_to`` names the replica that it was sent
+        to, if any.
         """
 
     def standing(self, stage: str, priority: float) -> SupportsFloat:

@@ -69,7 +69,11 @@ class CanaryRequest:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the last attempt of some call failed, or all calls have ended and no edge continues the request."""
+        """Whether the request has failed or is complete.
+
+        It has failed if the last attempt of some call failed. It is complete if at least one call was made, all calls have
+        ended, and no edge of the graph continues the request.
+        """
         return self.has_failed or bool(self._failed and not self._open and not self._goes_on)
 
     @property

@@ -15,7 +15,7 @@ OF_THE_MODEL = frozenset[FailureKind | None](("context_length", "content_filter"
 
 
 class ExcludedModels:
-    """Keeps the models that a request must not run next, by the models that have run before (the prefix).
+    """Keeps the models that a request must not run next, separately for each prefix (the models that have run before).
 
     A failed model is used again if no other model fits; a refused or unaffordable model is never used.
 
@@ -45,7 +45,7 @@ class ExcludedModels:
             self._failed.setdefault(tuple(before), {})[model] = kind
 
     def failed(self, prefix: tuple[str, ...]) -> list[dict[str, FailureKind]]:
-        """Return up to two sets of models to leave out after failures at ``prefix``, in the order to try them.
+        """Return at most two sets of models to exclude because of failures after ``prefix``; plan without the first set first.
 
         Each set maps models to their kinds of failure. If an engine may be the cause, the first set has all models of this
         engine, and the second set only the models that failed, in case there is no other engine. Empty without failures.
@@ -59,7 +59,11 @@ class ExcludedModels:
         return [engines | models, models] if engines.keys() - models.keys() else [models]
 
     def unaffordable(self, node: int, prefix: tuple[str, ...], left_usd: float) -> set[str]:
-        """Return the models whose call at ``prefix`` was refused, or would be refused with ``left_usd`` dollars left."""
+        """Return the models that cannot be called after ``prefix`` because of the request's cap.
+
+        Their call was refused before, or would be refused with ``left_usd`` dollars left. ``node`` is the trie's node of the
+        prefix.
+        """
         refused = self._refused.get(prefix, set())
         if self._least_call_usd is None:
             return refused

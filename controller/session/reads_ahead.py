@@ -67,7 +67,7 @@ def chance_of_next(
 
 
 def _step_of(steps: Sequence[TraceStep], prefix: tuple[str, ...]) -> int | None:
-    """Return the index of the latest trace step for the last call of ``prefix``; None without such a step."""
+    """Return the index of the latest trace step that chose the last model of ``prefix``; None without such a step."""
     return next((k for k in reversed(range(len(steps))) if steps[k].prefix == prefix[:-1] and not steps[k].is_aside), None)
 
 

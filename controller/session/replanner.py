@@ -170,7 +170,7 @@ class Replanner:
         return node
 
     def begin(self, kind: str | None) -> str | None:
-        """Plan for a request of this type from now on, and return the type that the request counts as.
+        """Plan for a request of type ``kind`` from now on, and return the type that the request counts as.
 
         The result is None if plans do not distinguish types. A request of unknown type counts as
         :data:`~vinelm.template.template.OTHER`.
@@ -201,7 +201,7 @@ class Replanner:
         return stage_title(own.pop() or "", self._kind) if len(own) == 1 else None
 
     def _own(self, arm: str) -> str | None:
-        """Return the application's name of the stage on the branch ``arm``; None if this belongs to another request type."""
+        """Return the application's name of the stage on the trie's branch ``arm``; None if it is of another request type."""
         stage, kind = self._planner.annotated.arm_stages[arm]
         return self._template.base_stages[stage] if kind == self._kind else None
 
@@ -222,7 +222,10 @@ class Replanner:
             self._forget_below(prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the class of the answer to return if the request ends after ``prefix``; None for the last answer."""
+        """Return the number of the group of agreeing answers from which to answer if the request ends after ``prefix``.
+
+        None if the last answer is to be returned.
+        """
         if self._is_off:
             return None
         with suppress(KeyError):
@@ -230,7 +233,7 @@ class Replanner:
         return None
 
     def ends_at(self, prefix: tuple[str, ...]) -> bool:
-        """Return whether requests with the outcomes seen so far end after ``prefix``; False if the trie lacks this prefix."""
+        """Return whether the trie ends requests with the outcomes so far after ``prefix``; False if it lacks this prefix."""
         with suppress(KeyError):
             return self.seen.ends_at(prefix)
         return False
@@ -259,7 +262,7 @@ class Replanner:
         return f"the template has no arm {names} after {'/'.join(prefix) or 'the start'}, it is not planned for: default model"
 
     def comes_next(self, prefix: tuple[str, ...], stages: Collection[str], plan: Decision | None) -> float | None:
-        """Return P(one of ``stages`` comes right after ``prefix``) by the trie; None if the trie lacks the prefix.
+        """Return the trie's P(one of ``stages`` comes right after ``prefix``); None if the trie lacks the prefix.
 
         Args:
             prefix: models of the calls so far; the last call's answer is still unknown.
@@ -320,7 +323,10 @@ class Replanner:
         self._exclusions().refuse(prefix, model)
 
     def exclude_failed(self, invocation: Invocation) -> None:
-        """Avoid the failed call's model, and its engine if the engine may be the cause, while alternatives exist."""
+        """Avoid the failed call's model as long as another model can be planned after the same calls.
+
+        If the engine may be the cause, avoid all models of this engine.
+        """
         self._exclusions().fail(invocation)
 
     def _exclusions(self) -> ExcludedModels:

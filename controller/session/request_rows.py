@@ -54,7 +54,7 @@ class _Pending:
         is_open: whether an attempt is in flight.
         ended_s: the time at which the last attempt ended.
         tools_until_s: the time at which the tools after the call ended; None until the check or the next call.
-        stopped: whether the check passed the answer or no stage can follow; None if unknown.
+        stopped: True if the check passed the answer or no stage can follow, False if the request continued; None if unknown.
         arm: the stage that came next; None if the template does not branch there or no stage has come yet.
         signal: the call's runtime signal; None without one.
     """
@@ -71,16 +71,16 @@ class _Pending:
 
 
 class RequestRows:
-    """Records the rows of one request, one row per call. Thread-safe.
+    """Records the results of one request's calls as rows, one row per call. Thread-safe.
 
-    A row is emitted when it is complete: once the request has continued or ended. It is like a profile's row without the
-    success, which is unknown, and the answer, which is not kept.
+    A row is passed to ``emit`` when it is complete: once the request has continued or ended. It is like a profile's row without
+    the success, which is unknown, and the answer, which is not kept.
 
     Attributes:
         run_id: the name that the caller gave the request.
         request_id: the name of the request in the rows.
-        kind: the type for which the request is planned, which becomes part of the stage names in the rows; None if types
-            are not distinguished.
+        kind: the type for which the request is planned, which becomes part of the stage names in the rows; None if types are
+            not distinguished.
 
     Args:
         run_id: as above.
@@ -148,7 +148,7 @@ class RequestRows:
                 self._close(path, one)
 
     def verdict(self, path: Path, finished: bool) -> None:
-        """Record whether the answer after ``path`` passed the workflow's check (``finished``)."""
+        """Record whether the workflow's check passed the answer of the call at the end of ``path`` (``finished``)."""
         with self._lock:
             one = self._pending.get(path)
             if one is not None:

@@ -13,7 +13,10 @@ _NOTHING = Outcome(None, None)
 
 
 class Belief:
-    """The state of a request whose plans ignore outcomes: the application alone chooses the next stage."""
+    """The progress of one request over a trie whose branches do not depend on the outcomes of calls.
+
+    The application alone chooses the next stage.
+    """
 
     __slots__ = ()
 
@@ -42,10 +45,10 @@ class Belief:
         return False
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
-        """Return the trie's branch on which the request continues after ``path``, and a note (empty if none).
+        """Return the name of the trie's branch on which the request continues after ``path``, and a note (empty if none).
 
-        The branch is None if requests with these outcomes end after ``path``. Before the first call, the branch is the
-        first stage, or None if it is unknown which of several first stages comes.
+        The branch is None if requests with these outcomes end after ``path``. Before the first call, the branch is the first
+        stage, or None if it is unknown which of several first stages comes.
 
         Args:
             path: models of the calls so far.
@@ -62,7 +65,10 @@ class Belief:
         return False
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the class of the answer to return if the request ends after ``path``; None for the last answer."""
+        """Return the number of the group of agreeing answers from which to answer if the request ends after ``path``.
+
+        None if the last answer is to be returned.
+        """
         return None
 
 
@@ -130,7 +136,10 @@ class SeenOutcomes(Belief):
         return not self._numbers and self.arm(path)[0] is None
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the class of the answer to return if the request ends after ``path``; None for the last answer."""
+        """Return the number of the group of agreeing answers from which to answer if the request ends after ``path``.
+
+        None if the last answer is to be returned.
+        """
         found = self._outcomes.returned_class(self._seen(path).place)
         held = {self._shown[path[:k]].answer_class for k in range(1, len(path) + 1) if path[:k] in self._shown}
         return found if found in held else None

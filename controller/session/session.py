@@ -206,7 +206,8 @@ class Session(StopRulePolicy):
     def _draw(self) -> None:
         """Follow the plan only if the request is assigned to it, and restore the bound that was drawn for the request.
 
-        Under a traffic split, the bound that was drawn when the request began stays, also after another process resumes it.
+        Under a traffic split, the bound drawn when the request began stays valid, also after another process resumes the
+        request.
         """
         self.follows = self._replanner.follows = self.mode == "enforce" and self.assigned.is_plan
         # If spend control or a new trie has moved the bound since the request began, the drawn bound still holds.
@@ -217,7 +218,8 @@ class Session(StopRulePolicy):
     def paid(self, total_usd: float) -> None:
         """Count the dollars that earlier runs of the request have paid in total, including those for unfinished calls.
 
-        This is called after :meth:`resumed` and before any call of this run. It adds what :meth:`resumed` has not counted.
+        Called after :meth:`resumed` and before any call of this run. Dollars that :meth:`resumed` has counted are not counted
+        again.
         """
         with self._lock:
             missing_usd = total_usd - self.spent_usd - self._inherited_usd
@@ -240,7 +242,7 @@ class Session(StopRulePolicy):
 
         Args:
             prefix: models of the calls so far.
-            finished: the verdict of the workflow's own check.
+            finished: whether the workflow's own check has passed the answer.
             state: the application's state, which the judge reads.
             arms: the stages of which one comes next, if the template branches; None if they are unknown.
         """
@@ -268,7 +270,10 @@ class Session(StopRulePolicy):
             self._replanner.note_outcome(prefix, outcome)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the class of the answer most probably right; None for the last answer, or if no plan is followed."""
+        """Return the number of the group of agreeing answers that is most probably right.
+
+        None if the last answer is to be returned, or if no plan is followed.
+        """
         if not self.follows:
             return None
         with self._lock:
@@ -379,8 +384,8 @@ class Session(StopRulePolicy):
     ) -> None:
         """Call ``tell`` with each of the followers (None: with all), and note its errors in the trace.
 
-        ``event`` and ``path`` name the event and the call in such a note. A follower that fails on "ended" is told instead
-        that the call was interrupted.
+        ``event`` and ``path`` name the event and the call in such a note. If a follower raises an error on "ended", it is
+        notified that the call was interrupted, so that no call stays in flight.
         """
         for follower in self._followers if followers is None else followers:
             try:
@@ -477,7 +482,11 @@ class Session(StopRulePolicy):
         return next((model for model in allowed if model not in out and self._replanner.affords(model, spent_usd)), None)
 
     def _end_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
-        """Decide at an edge whether to continue. If several stages may come next, one plan is made for all of them."""
+        """Decide at a conditional edge whether to continue after ``prefix``, and return the decision as a trace step.
+
+        ``arms`` are the stages of which one comes next; None if unknown. If several stages may come, one plan is made for all
+        of them.
+        """
         elapsed_s, spent_usd = self._used(prefix)
         # If the template determines the next stages, no look into the trie is needed; otherwise the edge or the trie names
         # them.
@@ -546,7 +555,10 @@ class Session(StopRulePolicy):
         return self._elapsed_s, self.spent_usd + self._inherited_usd
 
     def _inherit(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None] = ()) -> None:
-        """Count the dollars of the calls of ``prefix`` that were not recorded here; each call is counted once."""
+        """Count the dollars of the calls of ``prefix`` that were not recorded here; each call is counted once.
+
+        ``costs_usd`` has the dollars of each call; where it is None or missing, the expected cost is counted.
+        """
         for k in range(1, len(prefix) + 1):
             if prefix[:k] not in self._accounted:
                 recorded_usd = costs_usd[k - 1] if k <= len(costs_usd) else None

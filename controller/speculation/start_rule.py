@@ -27,7 +27,10 @@ class ToolFigures:
     seconds: tuple[float, ...] = ()
 
     def hidden_s(self, think_s: float) -> float:
-        """Return E[min(tau, L)]: the expected seconds of a tool call that pass during a model call of ``think_s`` seconds."""
+        """Return the expected seconds of a tool call that pass while a model call of ``think_s`` seconds is running.
+
+        This is E[min(tau, L)], where tau is the tool call's duration and L is ``think_s``.
+        """
         if not self.seconds:
             return think_s
         return math.fsum(min(one, think_s) for one in self.seconds) / len(self.seconds)

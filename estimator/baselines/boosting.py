@@ -56,10 +56,11 @@ class PrefixXgboostEstimator(ColumnEstimator):
 
 
 def cell_features(cells: ObservationTable, entries: Entries) -> FloatArray:
-    """Return features of each (request, node) cell, nodes without the root; shape (requests * n, features), by request.
+    """Return the features of each pair of a request and a node other than the root; shape (requests * n, features).
 
-    Features: depth, counts and means of row and column, values and means of the proper prefixes at each depth, the siblings'
-    mean, and the power scores of the models on the path. NaN where a feature is undefined.
+    The first n rows belong to the first request. Features: depth, counts and means of row and column, values and means of the
+    proper prefixes at each depth, the mean of the sibling nodes, and the power scores of the models on the path. NaN where a
+    feature is undefined.
     """
     trie, known = cells.trie, entries.is_known
     size = len(trie)

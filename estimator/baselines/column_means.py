@@ -29,7 +29,11 @@ from vinelm.trie.arrays import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """The known entries of the request x path table: ``values`` has shape (requests, n + 1), NaN where unknown."""
+    """The known entries of the request x path table: whether a request is answered correctly on the path to a node.
+
+    ``values`` has the shape (requests, n + 1): 1 for a right answer, 0 for a wrong one, a score in between if scores are
+    graded, NaN if unknown.
+    """
 
     trie: Trie
     values: FloatArray
@@ -86,7 +90,7 @@ def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
 
 
 def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatArray) -> AnnotatedTrie:
-    """Return the trie ``plain`` with the given ``success`` rates, limited to what its stop rates allow.
+    """Return the trie ``plain`` with its rates ``success`` replaced by the given ones, limited to what its stop rates allow.
 
     The probabilities of the branches are counted again from ``cells``, so that they match these rates.
     """

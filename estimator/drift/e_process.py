@@ -156,14 +156,14 @@ class MeanBelow:
 class EProcess:
     """The wealth of a mixture of bets: half of it is bet from the first value on, the rest is spread over later starts.
 
-    A start at value j >= 2 weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. So to detect a change after n values,
-    the log wealth has to grow only about log(n) + 2 log(log(n)) more than for a change at the start. An object may hold
-    many independent processes over the same hypothesis: then all arrays begin with the shape of these processes.
+    A start at value j >= 2 weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. So to detect a change after n values, the
+    log wealth has to grow only about log(n) + 2 log(log(n)) more than for a change at the start. An object may hold many
+    independent processes over the same hypothesis: then all arrays begin with the shape of these processes.
 
     Attributes:
         bets: the bets, which define the hypothesis.
-        count: the number of values so far.
-        log_wealth: log of the current wealth, in the shape of the values.
+        count: the number of values added so far.
+        log_wealth: log of the current wealth, a number for a single process or an array over the processes.
     """
 
     bets: Bets
@@ -200,7 +200,8 @@ class EProcess:
 
     @property
     def before_change(self) -> int:
-        """The estimated number of values before the change, from the bet that gained most since its lowest wealth. For a single
-        process.
+        """The estimated number of values before the change; only if the object holds a single process.
+
+        The estimate is where the bet that has gained most since its lowest wealth had this lowest wealth.
         """
         return int(self._low_at[int((self._start - self._low).argmax())]) if self.count else 0

@@ -50,7 +50,7 @@ def hypotheses_of(
         node: the index of the node; not the root.
         alpha: the probability that any annotation's error exceeds what its hypothesis allows, over all hypotheses of the node.
         points: the difference, in [0, 1), by which a share may differ from its annotation without counting as moved.
-        relative: the fraction by which mean cost and mean latency may differ from their annotations likewise.
+        relative: the fraction by which mean cost and mean latency may differ from their annotations without counting as moved.
     """
     count = BORROWED_ROWS if annotated.count is None else max(int(annotated.count[node]), BORROWED_ROWS)
     labels = label_shares(annotated, node)
@@ -86,7 +86,7 @@ def hypotheses_of(
 
 
 def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
-    """Return the share of each signal after the call of ``node``, by name.
+    """Return the share of requests that give each signal after the call of ``node``, keyed by the signal.
 
     Empty if the trie has no signals or the node is not a first call.
     """

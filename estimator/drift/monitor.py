@@ -54,10 +54,13 @@ class DriftConfig:
 
 @dataclass
 class _Test:
-    """The test of a hypothesis about a node's quantity.
+    """The test of one hypothesis about a node's quantity.
 
-    ``threshold`` is the log of the wealth from which the quantity has moved. ``latest`` has the latest values as (number of the
-    node's result, request id, value). ``moved`` is None until the quantity is found to have moved.
+    Attributes:
+        hypothesis: the hypothesis.
+        threshold: the quantity has moved once the log of the wealth reaches this number.
+        latest: the latest values as (number of the result among the node's results, request id, value).
+        moved: the drift found by this test; None as long as the quantity has not moved.
     """
 
     hypothesis: Hypothesis
@@ -140,7 +143,7 @@ class DriftMonitor:
         return state
 
     def _bet(self, test: _Test, row: Observation, node: int, at: int) -> None:
-        """Update the test with the result ``row`` of ``node``, and record whether the quantity has moved.
+        """Update the test with the result ``row`` of ``node``; if the quantity has moved now, set ``test.moved``.
 
         ``at`` is the number, from 1, of this result among the node's results.
         """
@@ -163,7 +166,10 @@ class DriftMonitor:
         test.latest.clear()
 
     def find(self, row: Observation) -> int | None:
-        """Return the index of a result's node; None if the trie lacks it. A request's results must come in order."""
+        """Return the index of the trie's node for a result's call; None if the trie lacks it.
+
+        The node is searched below that of the request's previous result, so a request's results must come in order.
+        """
         trie = self.annotated.trie
         parent = 0 if row.depth == 1 else self._known.get((row.request_id, row.prefix[:-1]))
         try:

@@ -67,7 +67,19 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
 
 
 class _Seen:
-    """The results that belong to the trie, with their nodes and weights."""
+    """The served results whose paths are in the trie, except results after a passed check, with their nodes and weights.
+
+    Attributes:
+        annotated: the trie.
+        requests: the number of served requests.
+        rows: the results.
+        node: the index of each result's node, shape (results,).
+        weight: the weight of each result, 2^(-k / half_life) if k requests came later; shape (results,).
+        size: the number of nodes.
+        kept: the factor by which the trie's old estimates are discounted.
+        known: the discounted number of results behind each node's old estimates, shape (n + 1,).
+        is_plain: whether the trie has no signals.
+    """
 
     def __init__(self, annotated: AnnotatedTrie, rows: Sequence[Observation], half_life: float) -> None:
         order = {name: k for k, name in enumerate(dict.fromkeys(row.request_id for row in rows))}
@@ -144,7 +156,10 @@ def _ratio(new: FloatArray, old: FloatArray) -> FloatArray:
 
 
 def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
-    """Return updated copies of the trie's arrays that change with the stop rates, by name; empty for merged histories."""
+    """Return the trie's arrays that change with the stop rates, updated, keyed by the name of the attribute.
+
+    Empty if the trie merges histories.
+    """
     trie, old = annotated.trie, annotated.stop
     if annotated.difficulty is not None:  # the plans' figures follow from the rates of each difficulty, which are not known
         return {}

@@ -31,7 +31,7 @@ class Rate:
 
     @classmethod
     def of(cls, shares: Iterable[float]) -> Self:
-        """Return the mean of these shares, one for each request, as a rate; 1/2 without requests."""
+        """Return the mean of these shares, one share for each request, as a rate. Without requests, the mean is 1/2."""
         found = list(shares)
         return cls(math.fsum(found) / len(found) if found else 0.5, len(found))
 
@@ -116,11 +116,11 @@ class JudgeAgreement:
         )
 
     def corrected(self, verdicts: Any, judged: Any = 1.0) -> FloatArray:
-        """Return the share of right answers, in [0, 1], given the share that the judge calls correct.
+        """Return the share of requests with a right answer, in [0, 1], given the share that the judge calls correct.
 
         Args:
-            verdicts: Shares of answers that the judge calls correct, of any shape.
-            judged: Shares of requests with an answer for the judge; other requests are known to be wrong.
+            verdicts: Shares of requests whose answer the judge calls correct, of any shape.
+            judged: Shares of requests with an answer for the judge (1: all); other requests are known to be wrong.
         """
         share = (np.asarray(verdicts, np.float64) - self.false_share * np.asarray(judged)) / self.informedness
         return np.clip(share, 0.0, 1.0)

@@ -94,7 +94,10 @@ def _difficulty(rates: DifficultyRates | None, failed: FloatArray, agreement: Ju
 
 
 def _signals(annotated: SignalTrie, agreement: JudgeAgreement) -> SignalTrie:
-    """Return the corrected trie of signals. An outcome without an answer is neither right nor called correct."""
+    """Return the trie of signals with the probabilities of right answers corrected for the judge's errors.
+
+    An outcome without an answer is neither right nor called correct.
+    """
     outcomes = annotated.outcomes
     right = _part(outcomes.right, outcomes.chance, agreement)
     last = np.minimum(_part(outcomes.right_last, outcomes.chance, agreement), right)

@@ -40,13 +40,13 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ArmQuestions:
-    """The rows of the regression: each node, each of its branches except the last, and a wrong or right answer there.
+    """The rows of the regression: one for each node, each of its branches except the last, and a wrong or right answer there.
 
-    Rows of a node are adjacent and ordered by branch. At an answerable node they come in pairs (wrong, right). At other
-    nodes no answer is right yet, so there is a single row for each branch.
+    Rows of a node are adjacent and ordered by branch. At an answerable node they come in pairs (wrong, right). At other nodes
+    no answer is right yet, so there is a single row for each branch.
 
     Args:
-        node: the node that decides, shape (rows,).
+        node: the node at which the branch is taken, shape (rows,).
         order: the position of the branch in question among the node's branches, shape (rows,).
         right: whether the answer so far is right, shape (rows,).
         start: index of the first row of each node, shape (n + 1,); meaningless at nodes without a choice.
@@ -83,8 +83,10 @@ class ArmQuestions:
         return self.start[node] + order * self.pairs[node] + np.minimum(right, self.pairs[node] - 1)
 
     def shares(self, probability: FloatArray, nodes: Ints, base: Ints | None = None) -> FloatArray:
-        """Return P(branch | the request continues, wrong or right), shape (nodes, most arms, 2, points); 0 beyond a node's
-        branches.
+        """Return P(branch | the request continues, the answer is wrong or right); shape (nodes, most arms, 2, points).
+
+        The second index is the branch's position among its node's branches, the third is 0 for a wrong and 1 for a right
+        answer. Positions beyond a node's branches have 0.
 
         Args:
             probability: P(yes) of the rows, shape (rows, points).
@@ -105,7 +107,7 @@ class ArmQuestions:
 
 
 def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
-    """Return the design matrix of the rows. A decision at the root depends only on the request."""
+    """Return the features of each row of the regression. For a decision at the root, they do not depend on a call."""
     arms, node, order = questions.arms, questions.node, questions.order
     rows = np.arange(len(node), dtype=np.int64)
     stage, model = trie.stage[node].astype(np.int64), trie.model[node].astype(np.int64)
@@ -143,13 +145,16 @@ def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
 class ArmModel:
     """The regression for branches, and the observed decisions that it is fitted to.
 
+    A decision is one request's choice of a branch at a node with several branches.
+
     Args:
         questions: the rows of the regression.
         regression: the fitted effects.
-        request: the index of the request of each observed decision, shape (decisions,).
-        cell: the index of the result whose call made the decision; -1 for the choice of the first stage, which no call made.
-        place: index of the decision's node among the nodes with decisions.
-        order: the position, among its node's branches, of the branch that was taken.
+        request: the index of the request of each decision, shape (decisions,).
+        cell: the index of the result whose call made the decision; -1 for the choice of the first stage, which no call made;
+            shape (decisions,).
+        place: the index in ``nodes`` of the decision's node, shape (decisions,).
+        order: the position, among its node's branches, of the branch that was taken; shape (decisions,).
         nodes: the nodes with decisions.
     """
 
@@ -163,7 +168,7 @@ class ArmModel:
 
     @classmethod
     def start(cls, cells: ObservationTable, arms: Arms, grid: FloatArray) -> ArmModel:
-        """Return the model before the first Newton step."""
+        """Return the model before the first Newton step. ``grid`` has the points of the latent difficulty, shape (points,)."""
         trie = cells.trie
         questions = ArmQuestions.of(trie, arms)
         cell = np.flatnonzero(arms.is_choice[cells.node] & (cells.arm >= 0))
@@ -199,11 +204,11 @@ class ArmModel:
         return np.asarray(np.log(np.maximum(shares[self.place, self.order], 1e-12)))
 
     def step(self, posterior: FloatArray, belief: FloatArray, *, with_variances: bool) -> None:
-        """Take one Newton step on the expected counts.
+        """Take one Newton step of the regression, with each decision counted in expectation over difficulty and correctness.
 
         Args:
-            posterior: P(grid point) of each request.
-            belief: P(right) of each result.
+            posterior: P(grid point) of each request, shape (requests, points).
+            belief: P(right) of each result, shape (results, 1) or (results, points).
             with_variances: also update the variances of the groups.
         """
         if not len(self.nodes):
@@ -223,7 +228,7 @@ class ArmModel:
             self.regression.update_variances()
 
     def shares(self) -> ChoiceProbabilities:
-        """Return P(branch | continues) of every branch of the trie."""
+        """Return P(branch | the request continues) of every branch of the trie."""
         arms = self.questions.arms
         nodes = np.flatnonzero(arms.is_choice)
         found = np.ones((len(arms), 2, len(self.regression.grid)))
@@ -236,7 +241,10 @@ class ArmModel:
 
 @dataclass(frozen=True, eq=False)
 class ChoiceProbabilities:
-    """P(branch | its node is reached and the request continues), with a wrong and with a right answer there; (arms, points)."""
+    """P(branch | its node is reached and the request continues), given a wrong or a right answer there.
+
+    Both arrays have the shape (arms, points).
+    """
 
     if_wrong: FloatArray
     if_right: FloatArray

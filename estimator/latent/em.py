@@ -30,7 +30,10 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class OutcomeProbabilities:
-    """P(yes) for each of the three questions, shape (n + 1, points) each; ``right`` is 0 at nodes that are not answerable."""
+    """P(yes) of the three questions at each node: is the answer right; does the request stop if it is right; if it is wrong.
+
+    Arrays of shape (n + 1, points). ``right`` is 0 at nodes that are not answerable.
+    """
 
     right: FloatArray
     stop_if_right: FloatArray
@@ -74,7 +77,7 @@ class LatentFit:
     arms: ArmModel | None = None
 
     def shares(self, arms: Arms) -> ChoiceProbabilities:
-        """Return P(branch | continues) of every branch of the trie; 1 if every node has a single branch."""
+        """Return P(branch | the request continues) of every branch of the trie; 1 if every node has a single branch."""
         if self.arms is not None:
             return self.arms.shares()
         certain = np.ones((len(arms), len(self.grid)))
@@ -105,7 +108,10 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
 
 
 class _ExpectationMaximization:
-    """The EM state: the results summed by node, and the three regressions. A node's results differ only in their requests."""
+    """The EM state: the results, and the current regressions of the three questions and of the branches.
+
+    Results are summed by node, because the results of a node differ only in their requests.
+    """
 
     def __init__(self, cells: ObservationTable, grid: FloatArray) -> None:
         self.cells = cells
@@ -144,9 +150,10 @@ class _ExpectationMaximization:
         return OutcomeProbabilities(right * answerable[:, None], stop_if_right, stop_if_wrong)
 
     def expect(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Do the E step, given the ``weights`` of the grid points.
+        """Do the E step, given the weight of each point of the grid, ``weights`` of shape (points,).
 
-        Return (posterior of each request over the grid, P(right) of each result).
+        Return P(grid point) of each request, shape (requests, points), and P(right) of each result, shape (results, 1) or
+        (results, points).
         """
         known = self.probabilities(of_all=False)
         # For each cell, the log chance of what was seen (stopped or not) together with a right answer, and with a wrong one. It
@@ -176,7 +183,7 @@ class _ExpectationMaximization:
         return np.asarray(relative / relative.sum(axis=1, keepdims=True)), belief
 
     def maximize(self, posterior: FloatArray, belief: FloatArray, *, with_variances: bool) -> None:
-        """Do the M step: one Newton step of every regression on the expected counts.
+        """Do the M step: one Newton step of every regression, given the E step's results.
 
         For the arguments see :meth:`ArmModel.step`.
         """
@@ -220,7 +227,10 @@ class _ExpectationMaximization:
 
 
 def _log_stop(probability: FloatArray) -> FloatArray:
-    """Return log P(continues) and log P(stops), shape (2, rows, points)."""
+    """Return log P(continues) and log P(stops), shape (2, rows, points).
+
+    ``probability`` is P(stops), shape (rows, points).
+    """
     return np.stack([_log(1.0 - probability), _log(probability)])
 
 

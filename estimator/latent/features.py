@@ -67,12 +67,15 @@ START_VARIANCE = {
 
 @dataclass(frozen=True, eq=False)
 class FeatureMatrix:
-    """The features of every node of a trie, one row for each node.
+    """The features of every row of a regression, such as the nodes of a trie.
 
     Args:
-        design: CSR matrix of shape (n + 1, effects); the root's row is zero.
+        design: CSR matrix of the features that change the probability at every difficulty, shape (rows, effects); the root's
+            row is zero.
         group: index into ``groups`` of each effect, shape (effects,).
-        slope: CSR matrix of shape (n + 1, slopes): overall, per-stage and per-model slopes of the latent difficulty.
+        groups: the names of the groups; the effects of a group share one prior variance.
+        slope: CSR matrix of the features that change the influence of the latent difficulty, shape (rows, slopes): an overall
+            slope, and slopes per stage and model.
         slope_group: index of each slope's group, shape (slopes,).
     """
 
@@ -129,9 +132,14 @@ class FeatureMatrix:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A group of ``width`` columns of a sparse matrix, called ``name``.
+    """A group of columns of a sparse matrix, one column for each effect of the group.
 
-    It has entries at the pairs (``nodes``, ``column``), with the values ``times``, or 1 if ``times`` is None.
+    Attributes:
+        name: the name of the group.
+        nodes: the row of each entry that is not 0.
+        column: the column of each of these entries, counted from 0 within the group; same shape.
+        width: the number of columns.
+        times: the value of each entry, same shape; None if all are 1.
     """
 
     name: str
@@ -142,7 +150,7 @@ class Part:
 
 
 def _arm_parts(trie: Trie) -> list[Part]:
-    """Return the groups of columns for the effects of the branches that led to a node."""
+    """Return the groups of columns for the effects that earlier branches have on the nodes behind them."""
     stage, model = trie.stage.astype(np.int64), trie.model.astype(np.int64)
     nodes = certain_nodes(trie)
     up = trie.parent[nodes].astype(np.int64)
@@ -155,9 +163,10 @@ def _arm_parts(trie: Trie) -> list[Part]:
 
 
 def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[Any] | None = None) -> Part:
-    """Return a group with a column for each combination of labels (>= -1) that occurs.
+    """Return a group of columns with one column for each combination of labels (>= -1) that occurs.
 
-    Each of ``rows`` has an entry in the column of its labels, with the value ``times`` (1 if None).
+    Each of ``rows`` has one entry, in the column of its labels, with the value ``times`` (1 if None). ``labels`` are arrays
+    with one label for each of ``rows``.
     """
     code = np.zeros(len(rows), np.int64)
     for label in labels:
@@ -195,11 +204,15 @@ def just_before(trie: Trie, label: Ints) -> Ints:
 
 
 def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
-    """Return (node, label, times): the labels that occur before a node in all its histories, and the minimum number of times.
+    """Return the labels that occur before a node in all its histories, as three arrays (node, label, times).
 
-    ``label`` has the label of each node's call (-1 for none), ``n_labels`` is the number of labels. The result is sorted by
-    node, then label. If ``memory=k`` merges histories, it includes the remembered choices of models
-    before the node's model.
+    ``times`` is the minimum number of occurrences. The result is sorted by node, then label. If ``memory=k`` merges histories,
+    it includes the remembered choices of models before the node's model.
+
+    Args:
+        trie: the trie.
+        label: the label of each node's call, shape (n + 1,); -1 for none.
+        n_labels: the number of labels.
     """
     times = np.zeros((len(trie), n_labels), np.int16)
     for edges in trie.edge_levels:
@@ -215,15 +228,16 @@ def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, 
 
 
 def certain_nodes(trie: Trie) -> Ints:
-    """Return the indices of the nodes whose previous stage and model are the same in all histories, including depth 1."""
+    """Return the indices of the nodes, from depth 1 on, that have the same previous stage and model in all histories."""
     choice = np.where(trie.model >= 0, _choice(trie), len(trie.stages) * len(trie.models))
     return np.flatnonzero(just_before(trie, choice) >= 0)
 
 
 def earlier_choices(trie: Trie, nodes: Ints) -> tuple[Ints, Ints]:
-    """Return (place, choice): for each of ``nodes``, the distinct stages and models that ran before its call in all histories.
+    """Return the stages and models that ran before the call of each of ``nodes`` in all histories, as arrays (place, choice).
 
-    ``place`` is a position in ``nodes``; ``choice`` is the stage's index times the number of models, plus the model's index.
+    Each pair of elements says that a choice ran before a node. ``place`` is the node's index in ``nodes``; ``choice`` is the
+    stage's index times the number of models, plus the model's index. Each choice occurs once for a node.
     """
     node, made, _ = certain_before(trie, np.where(trie.model >= 0, _choice(trie), -1), len(trie.stages) * len(trie.models))
     first = np.searchsorted(node, nodes)
@@ -238,10 +252,10 @@ def _choice(trie: Trie) -> Ints:
 
 
 def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
-    """Return (node, decision, branch) for each earlier decision between several branches on the way to a node.
+    """Return the earlier decisions between several branches on the way to each node, as arrays (node, decision, branch).
 
-    ``decision`` is the node at which the choice was made, ``branch`` the node that it led to. For merged histories, only
-    the last decision is known, and only if all histories made it at the same stage with the same model.
+    ``decision`` is the node at which the choice was made, ``branch`` the node that it led to. For merged histories, only the
+    last decision is known, and only if all histories made it at the same stage with the same model.
     """
     is_choice = arms_of(trie).is_choice
     nodes = at = certain_nodes(trie)

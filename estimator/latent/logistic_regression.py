@@ -88,12 +88,12 @@ class Regression:
         return sigmoid(level[:, None] + np.outer(slope @ self.coefficients[n_effects:], self.grid))
 
     def step(self, at: FeatureMatrix, yes: FloatArray, asked: FloatArray) -> None:
-        """Take one Newton step, shortened to :data:`LONGEST_STEP`, on expected counts.
+        """Take one Newton step, shortened to :data:`LONGEST_STEP`.
 
         Args:
-            at: the features of the rows with counts.
-            yes: the expected number of yes answers, shape (rows, points).
-            asked: the expected number of answers, same shape.
+            at: the features of the rows with results.
+            yes: the expected number of results that answer the question with yes, shape (rows, points).
+            asked: the expected number of results that answer it at all, same shape.
         """
         probability = self.probabilities(at)
         residual, weight = yes - asked * probability, asked * probability * (1.0 - probability)

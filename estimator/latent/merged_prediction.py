@@ -28,7 +28,7 @@ SQUARE_ROOT_BLOCK = 4096
 
 @dataclass(frozen=True, eq=False)
 class MergedRates:
-    """Rates of every node of a merged trie, shape (n + 1,) each.
+    """Rates of every node of a merged trie; arrays of shape (n + 1,) unless given.
 
     Args:
         rates: the rates given that a request reaches the node, for requests that reach it in the profile.
@@ -118,10 +118,15 @@ def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
 
 
 def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatArray) -> FloatArray:
-    """Return the mass of each grid point at each node, given the mass ``start`` at the root and the profile's choice of models.
+    """Return the expected share of all requests that reach each node, by grid point; shape (n + 1, points).
 
-    ``arm``: the part of a source's mass that takes the edge's branch, shape (edges, points). ``share``: each edge's share
-    within its branch, shape (edges,).
+    Models are chosen as often as in the profile.
+
+    Args:
+        trie: the trie.
+        start: the share of each grid point at the root, shape (points,).
+        arm: the part of the requests at an edge's source that takes the edge's branch, shape (edges, points).
+        share: each edge's share within its branch, shape (edges,).
     """
     mass = np.zeros((len(trie), len(start)))
     mass[0] = start
@@ -155,8 +160,14 @@ def _moved(
 ) -> FloatArray:
     """Return ``probability`` with an effect of the node added to each node's logit, estimated from the results.
 
-    ``yes`` and ``asked`` are the expected numbers of yes answers and of answers, by result and grid point. The effects have a
-    normal prior whose variance is their spread beyond chance. Without a regression, nothing changes.
+    The effects have a normal prior whose variance is their spread beyond chance. Without a regression, nothing changes.
+
+    Args:
+        cells: the results.
+        probability: P(yes) at each node, shape (n + 1, points).
+        regression: the fitted regression of the question; None for a question with a certain answer.
+        yes: the expected number of yes answers of each result, shape (results, points).
+        asked: the expected number of answers of each result, shape (results, points).
     """
     if regression is None:
         return probability

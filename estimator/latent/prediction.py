@@ -31,7 +31,7 @@ class PredictedRates:
         arm_rates: probabilities of the branches, per node.
         reaching: expected number of requests that reach the node, including the ``cells.count`` observed requests.
         unseen: expected number of unobserved requests that reach the node, by grid point, shape (n + 1, points).
-        mean_difficulty: mean grid value of the unobserved requests.
+        mean_difficulty: mean grid value of all requests that reach the node, observed or not.
         arms: the branches.
         shares: P(branch | continues) of each branch.
         on_right: expected number of unobserved requests that continue with a right answer, shape (n + 1, points).
@@ -52,9 +52,9 @@ class PredictedRates:
 def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
     """Propagate every request down all paths and branches, and return the expected rates of every node.
 
-    A request observed at a node certainly reaches it, so it counts there with its full posterior. If it continues, it
-    counts on the branch that it took or, if this is unknown, on the predicted branches. All other requests are propagated
-    as a single mass per grid point, so the work is nodes x points, whatever the number of requests.
+    A request observed at a node certainly reaches it, so it counts there with the probabilities of its difficulty given all its
+    results. If it continues, it counts on the branch that it took or, if this is unknown, on the predicted branches. All other
+    requests are propagated as a single mass per grid point, so the work is nodes x points, whatever the number of requests.
     """
     trie, probabilities = cells.trie, fit.probabilities
     arms = arms_of(trie)

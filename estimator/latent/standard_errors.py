@@ -43,8 +43,13 @@ TINY = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class StandardErrors:
-    """Standard errors of path accuracy (fraction), cost (dollars) and latency (seconds), and of each node's ``arm``. Arrays of
-    shape (n + 1,); ``arm`` is None if unknown.
+    """Standard errors of the estimates at each node; arrays of shape (n + 1,).
+
+    Attributes:
+        accuracy: of the accuracy of the path to the node, as a fraction.
+        cost_usd: of the path's cost, in dollars.
+        latency_s: of the path's latency, in seconds.
+        arm: of the probability of the branch that leads to the node; None if unknown.
     """
 
     accuracy: FloatArray
@@ -106,12 +111,16 @@ def standard_errors(
 
 @dataclass(frozen=True, eq=False)
 class MovedRates:
-    """A regression, and the derivatives of rates by its logits; arrays have shape (n + 1,).
+    """The regression of one question, and the derivatives of rates by its logits; arrays have shape (n + 1,).
 
-    ``step``: the derivative of log P(branch into the node) by the logit at the parent; for the branches' regression, by its
-    coefficients (effects and slopes, one row per branch). ``through`` and ``own``: derivatives of the mass of correct
-    answers that end at an ancestor, and at the node itself. ``ended``: the mass of correct answers that end at the node or
-    before.
+    Attributes:
+        regression: the regression.
+        step: the derivative of log P(branch into the node) by the logit at the parent. For the branches' regression, it is by
+            its coefficients: two matrices (effects, slopes) with one row per branch.
+        through: the derivative, by the node's logit, of the probability of a correct answer that ends at the node; nodes below
+            inherit it.
+        own: the derivative of the probability of a correct answer that ends at the node if the path ends there.
+        ended: the probability of a correct answer that ends at the node or before.
     """
 
     regression: Regression
@@ -122,7 +131,7 @@ class MovedRates:
 
 
 def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTrie) -> Iterator[MovedRates]:
-    """Yield the fit's regressions: right, stop if right, stop if wrong, and branches if the trie branches."""
+    """Yield the derivatives for each regression of the fit: right, stop if right, stop if wrong, and branches, if any."""
     reach, found = annotated.reach, fit.probabilities
     nothing = np.zeros(len(reach))
     ended = annotated.trie.accumulate(reach * annotated.stop_success)
@@ -185,11 +194,17 @@ def _choice_steps(model: ArmModel, predicted: PredictedRates) -> tuple[Matrix, M
 
 
 class Gradients(NamedTuple):
-    """Derivatives by a question's coefficients, times a root of their covariance, at the nodes of a subtree of the root.
+    """Derivatives by a question's coefficients, times a root of their covariance, at the nodes of one subtree of the root.
 
-    ``up``: the parent of each node. The other arrays have shape (nodes, coefficients), or are 0 if there is no effect.
-    ``arm``: the change of log P(branch into the node). ``passed``: the change of the mass of correct answers that end at
-    the parent. ``own``: the change of the mass that end at the node.
+    Arrays have one row per node, shape (nodes, coefficients), except ``up``; ``passed`` and ``own`` are 0 without an effect.
+
+    Attributes:
+        nodes: the range of the subtree's nodes.
+        trie: the trie.
+        up: the index of each node's parent, shape (nodes,).
+        arm: the change of log P(branch into the node).
+        passed: the change of the probability of a correct answer that ends at the parent.
+        own: the change of the probability of a correct answer that ends at the node.
     """
 
     nodes: slice
@@ -212,15 +227,18 @@ class Gradients(NamedTuple):
         """Return the gradient of a path metric due to the branches on the path, which change the probability of later nodes.
 
         Args:
-            metric: the metric of the nodes.
-            before: the part of the metric up to each node of the trie.
-            passed: the direct change of the metric by each step.
+            metric: the metric of the path to each node of the subtree, shape (nodes,).
+            before: the part of the metric up to each node of the trie, shape (n + 1,).
+            passed: the direct change of the metric by each step, shape (nodes, coefficients), or 0.
         """
         along = self._running(self.arm) * metric[:, None]
         return along + self._running(passed - before[self.up][:, None] * self.arm)
 
     def _running(self, rows: FloatArray) -> FloatArray:
-        """Return, for each node, the sum of ``rows`` (one per node) from the top of the subtree down to this node."""
+        """Return, for each node, the sum of ``rows`` over the nodes on the path from the root of the subtree to this node.
+
+        ``rows`` has one row per node of the subtree; the result has the same shape.
+        """
         total, depth = rows.copy(), self.trie.depth[self.nodes]
         for d in range(int(depth[0]) + 1, int(depth.max()) + 1):
             level = np.flatnonzero(depth == d)

@@ -25,14 +25,14 @@ _PLACES_A_MESSAGE = 1000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Binding:
-    """The source of one argument.
+    """The source of one argument of a tool call.
 
     Args:
-        kind: "call" for a value of an earlier call of a given tool, "named" for the last values of a given name in any
-            earlier call, "user" for a token of the user's words, or "constant".
-        tool: the earlier call's tool.
-        path: for "call", the path to the value from ``"result"`` or ``"arguments"`` on: keys, :data:`ANY_ITEM` and the
-            like; for "named", the name.
+        kind: "call" for a value of an earlier call of ``tool``. "named" for the last values of a given name in any earlier
+            call. "user" for a token of the user's words. "constant" for a constant.
+        tool: for "call", the tool of the earlier call.
+        path: for "call", the steps to the value from ``"result"`` or ``"arguments"`` on, each a key or a wildcard such as
+            :data:`ANY_ITEM`. For "named", the name.
         shape: for "user", the token's shape.
         text: for "constant", the value as JSON; for "user", the type that the token is converted to: "text", "int" or "float".
     """
@@ -45,7 +45,7 @@ class Binding:
 
     @property
     def reads(self) -> str:
-        """The source that the binding reads: ``call TOOL``, ``named NAME``, ``user``, or ``constant``, which reads nothing."""
+        """The name of what the binding reads: ``call TOOL``, ``named NAME`` or ``user``; ``constant`` if it reads nothing."""
         return f"call {self.tool}" if self.kind == "call" else f"named {self.path[0]}" if self.kind == "named" else self.kind
 
 
@@ -54,7 +54,12 @@ Bindings = tuple[tuple[str, Binding], ...]
 
 
 class Filled(NamedTuple):
-    """Arguments filled in by bindings, and ``source``: the position in the history of the newest event that they use, or -1."""
+    """The arguments of a call, or some of them, filled in by bindings.
+
+    Attributes:
+        arguments: the values by the argument's name.
+        source: the index in the session's history of the newest event that the values come from; -1 if they come from none.
+    """
 
     arguments: dict[str, Any]
     source: int
@@ -96,9 +101,9 @@ class Sources:
             self.tokens.setdefault(token.shape, []).append(Token(token.text, token.shape, place))
 
     def words_of(self, wanted: tuple[tuple[str, Binding], ...]) -> list[Filled]:
-        """Return the possible arguments for the bindings ``wanted``, filled in with tokens of the user's messages.
+        """Return the combinations of arguments that the bindings ``wanted`` can take from tokens of the user's messages.
 
-        Those from the newest message come first. The result is cached until the next user message.
+        Combinations from the newest message come first. The result is cached until the next user message.
         """
         messages, known = len(self.event_of_message), self._words.get(wanted)
         if known is None or known[0] != messages:
@@ -106,14 +111,17 @@ class Sources:
         return known[1]
 
     def event_at(self, place: int) -> int:
-        """Return the position in the history of the user message that contains the token at position ``place``."""
+        """Return the index in the history of the user message that contains the token with the number ``place``.
+
+        Tokens are numbered over all user messages of the session; see :meth:`add_words`.
+        """
         return self.event_of_message[place // _PLACES_A_MESSAGE]
 
 
 def fill(bindings: Bindings, sources: Sources) -> dict[str, Filled]:
-    """Return the arguments of the calls that ``bindings`` yield now, those with the newest sources first.
+    """Return the arguments of the calls that the bindings can make from the values so far, newest values first.
 
-    The keys are the text of the arguments. Returns at most :data:`MOST_ROWS` calls.
+    The keys are the arguments as text. At most :data:`MOST_ROWS` calls are returned.
     """
     constants = {name: json.loads(one.text) for name, one in bindings if one.kind == "constant"}
     words = [(name, one) for name, one in bindings if one.kind == "user"]
@@ -147,9 +155,9 @@ def _of_calls(calls: Sequence[tuple[int, Mapping[str, Any]]], paths: dict[str, P
 
 
 def _rows(node: Any, paths: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
-    """Yield the combinations of values that ``paths`` find below the JSON value ``node``, each by the argument's name.
+    """Yield the combinations of values found below the JSON value ``node``, each as a dictionary by the argument's name.
 
-    Paths that share a wildcard use the same item of the list.
+    ``paths`` maps the argument's name to the path of its value. Paths that share a wildcard use the same item of the list.
     """
     ended = {name: node for name, path in paths.items() if not path}
     if ended and isinstance(node, (dict, list)):

@@ -41,10 +41,13 @@ class Patterns:
     Args:
         reads: the names of the read-only tools.
         sets: pairs of a tool and a set of bindings for its arguments.
-        counts: by key, the number of possible calls that were requested (hits), and of all possible calls (trials).
+        counts: the numbers (hits, trials) of possible calls by their key
+            (:func:`~vinelm.estimator.patterns.regression.keys_of`): hits were requested before the next write, trials are all
+            possible calls.
         coefficients: the coefficients of the logistic regression, one for each feature; empty without enough data.
-        seconds: quantiles of the recorded durations of each read, at most :data:`MOST_SECONDS`.
-        schemas: the digest of each tool's schema (:func:`schema_digest`), if known.
+        seconds: quantiles of the recorded durations of each read in seconds, by its name; at most :data:`MOST_SECONDS` for
+            each.
+        schemas: the digest of each tool's schema (:func:`schema_digest`) by the tool's name, if known.
     """
 
     reads: frozenset[str]
@@ -138,7 +141,14 @@ def schema_digest(schema: Mapping[str, Any]) -> str:
 
 
 class Moment(NamedTuple):
-    """A call that was possible after some events of a session, and whether it was requested before the next write."""
+    """A call that was possible after some events of a session, and whether it was then requested.
+
+    Attributes:
+        group: the group of the session.
+        seen: the state of the session after these events.
+        possible: the call.
+        is_hit: whether the call was requested before the next write.
+    """
 
     group: Hashable
     seen: SessionState
@@ -212,9 +222,13 @@ def _count(
     reads: frozenset[str],
     support: Mapping[tuple[str, Bindings], set[Hashable]],
 ) -> tuple[list[tuple[str, Bindings]], dict[Key, list[int]], dict[Hashable, dict[Key, list[int]]]]:
-    """Return the sets of bindings that at some moment make a call likely, their [hits, trials] by key, and the same by group.
+    """Count how often the calls that sets of bindings yield are requested, and drop sets that never make a call likely.
 
     ``support`` has the sets to choose from, as a mapping from (tool, bindings) to the groups in which the set yielded a call.
+
+    Returns:
+        The sets that remain; the counts [hits, trials] by key, in which these sets are numbered from 0; and the same counts
+            separately for each group.
     """
     found = list(support)
     counts: dict[Hashable, dict[Key, list[int]]] = defaultdict(dict)
@@ -238,7 +252,10 @@ def _count(
 def _moments(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str], sets: Sequence[tuple[str, Bindings]]
 ) -> Iterator[Moment]:
-    """Yield every possible call after every event. A yielded ``seen`` is valid only until the next item is requested."""
+    """Yield every possible call after every event of each session.
+
+    The state ``seen`` of a yielded moment is valid only until the next moment is requested.
+    """
     ready = with_sources(sets)
     for session, group in zip(sessions, groups, strict=True):
         seen = SessionState(reads)

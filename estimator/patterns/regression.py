@@ -35,9 +35,10 @@ FEATURES = tuple(_NAMES.split())
 
 
 def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
-    """Return the keys of the counts for the call ``one``, which a set yields, shortest suffix of earlier events first.
+    """Return the keys under which the call ``one``, which a set of bindings yields, is counted.
 
-    ``is_again``: whether the call was executed before the last write. ``seen``: the session so far.
+    There is one key for each suffix of earlier events, the shortest suffix first. ``is_again``: whether the call was executed
+    before the last write. ``seen``: the session so far.
     """
     rank, count = min(one.rank, 3), min(one.of, 4)
     return [(one.at, rank, count, is_again, suffix) for suffix in seen.suffixes]

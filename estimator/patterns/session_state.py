@@ -26,19 +26,24 @@ WithSources = tuple[str, Bindings, tuple[str, ...]]
 
 
 def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...]:
-    """Return each set of bindings together with the sources that its bindings read."""
+    """Return each pair of a tool and its bindings as a triple with the names of what the bindings read, without constants.
+
+    For these names see :attr:`Binding.reads`.
+    """
     return tuple((tool, of, tuple({one.reads: None for _, one in of if one.kind != "constant"})) for tool, of in sets)
 
 
 class Yielded(NamedTuple):
-    """A call that a set of bindings yields.
+    """A call that a set of bindings yields, and its position among the set's calls.
+
+    A call is fresh if it was executed since the last write.
 
     Args:
         at: the index of the set.
-        rank: the number of calls before it in the set's list that were not executed yet, at most 8.
-        of: the number of calls of the set that were not executed yet.
-        read_share: the share of the set's calls that were already executed.
-        age: events since the newest source of its arguments.
+        rank: the number of the set's calls that are not fresh and come before this call, at most 8.
+        of: the number of the set's calls that are not fresh.
+        read_share: the share of the set's calls that are fresh.
+        age: the number of events since the newest source of the call's arguments.
     """
 
     at: int
@@ -114,7 +119,7 @@ class SessionState:
             self.sources.add_call(at, event)
 
     def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
-        """Return, by the call's key, the calls that the sets yield, except reads executed since the last write."""
+        """Return the calls that the sets of bindings yield now, by the call's key; reads since the last write are left out."""
         found: dict[str, Possible] = {}
         version_of = self.sources.versions.get
         for at, (tool, bindings, sources) in enumerate(sets):
@@ -136,7 +141,7 @@ class SessionState:
         return found
 
     def _rows(self, tool: str, bindings: Bindings) -> list[tuple[str, Filled]]:
-        """Return the calls of ``tool`` that a set of bindings yields now, as (key, arguments)."""
+        """Return the calls of ``tool`` that a set of bindings yields now, as pairs of the call's key and its arguments."""
         rows = []
         for text, filled in fill(bindings, self.sources).items():
             key = self._keys.get((tool, text))

@@ -66,8 +66,10 @@ def find_sets(
 class _Yield:
     """The calls that a set of bindings yields.
 
-    ``calls`` has the indices of the recorded calls among them, ``groups`` the groups of these calls' sessions. ``rows`` is the
-    number of all calls that the set yields.
+    Attributes:
+        calls: the indices of those recorded calls that the set yields.
+        groups: the groups of these calls' sessions.
+        rows: the number of all calls that the set yields, recorded or not.
     """
 
     calls: set[int] = field(default_factory=set)
@@ -94,7 +96,14 @@ def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bind
 
 
 class _Read(NamedTuple):
-    """A recorded read, the possible bindings of its arguments, and the session's state before it."""
+    """A recorded read, the possible bindings of its arguments, and the session's state before it.
+
+    Attributes:
+        group: the group of the session.
+        event: the read.
+        sources: the possible bindings by the argument's name.
+        seen: the session's state before the read.
+    """
 
     group: Hashable
     event: ToolEvent
@@ -154,8 +163,9 @@ class _Finder:
             yield path, node
 
     def reads_with_sources(self) -> Iterator[_Read]:
-        """Yield every read for which each argument has a source. A yielded ``seen`` is valid only until the next item is
-        requested.
+        """Yield every recorded read for which each argument has at least one possible binding.
+
+        The state ``seen`` of a yielded read is valid only until the next read is requested.
         """
         for session, group in zip(self.sessions, self.groups, strict=True):
             seen = SessionState(self.reads)

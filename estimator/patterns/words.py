@@ -16,7 +16,13 @@ MOST_CHARS = 20_000
 
 
 class Token(NamedTuple):
-    """One token of a message: its text, its shape, and ``place``, its position among the words."""
+    """One token of a message.
+
+    Attributes:
+        text: the text.
+        shape: the shape of the text (:func:`shape_of`).
+        place: the number of words before it in the message, from 0. A pair of words has the number of its second word.
+    """
 
     text: str
     shape: str
@@ -39,7 +45,7 @@ def _is_mixed(run: str) -> bool:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """Return the words of a message, pairs of capitalized words, and quoted passages, by position."""
+    """Return the words of a message, pairs of neighbouring capitalized words, and quoted passages, in their order."""
     text = text[:MOST_CHARS]
     words = [(word.group().strip(_EDGES), word.start()) for word in _WORD.finditer(text)]
     found = []
@@ -58,6 +64,9 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def stems_of(text: str) -> frozenset[str]:
-    """Return the first letters of the words, in lower case; tool names are split at underscores and capitals."""
+    """Return the stem (the first few letters, in lower case) of each word; tool names are split at underscores and capitals.
+
+    Short words and frequent words such as "the" or "get" are left out.
+    """
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", text[:MOST_CHARS])
     return frozenset(part.lower()[:_STEM] for part in parts if len(part) > 2 and part.lower() not in _EMPTY_WORDS)

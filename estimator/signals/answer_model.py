@@ -61,12 +61,12 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Effects on an answer's log odds, each with a normal prior.
+    """The features of a logistic regression for answers: effects on the log odds, each with a normal prior.
 
-    The effects are those of the model, the stage, a later answer, the same model called again, earlier outcomes of stages
-    without an answer, how the request began (also for each model), and the price. The effect of the price is needed because
-    expensive models are mostly better but have few answers. Without it, the prior would pull them to the mean of the cheap
-    models.
+    A context is what an answer depends on except the request; see :class:`~vinelm.estimator.signals.course.Context`. The
+    effects are those of the model, the stage, a later answer, the same model called again, earlier outcomes of stages without
+    an answer, how the request began (also for each model), and the price. The effect of the price is needed because expensive
+    models are mostly better but have few answers. Without it, the prior would pull them to the mean of the cheap models.
 
     Args:
         matrix: Shape (contexts, effects).
@@ -118,7 +118,13 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """The grid of latent pairs: ``easy`` and ``popular``, each of shape (points,), and the log of their prior weights."""
+    """The grid of latent pairs: how easy a request is, and how popular its usual mistake is; arrays of shape (points,).
+
+    Attributes:
+        easy: the easiness of each point.
+        popular: the popularity of the usual mistake.
+        log_prior: the log of the point's prior weight.
+    """
 
     easy: FloatArray
     popular: FloatArray
@@ -231,7 +237,10 @@ class Labelings:
 
     @cached_property
     def sparse(self) -> tuple[csr_array, csr_array]:
-        """The counts and their transpose as sparse matrices, since most are zero and the fit multiplies by both often."""
+        """The array ``counts`` and its transpose as sparse matrices.
+
+        Most counts are zero, and the fit multiplies by both matrices often.
+        """
         return csr_array(self.counts), csr_array(self.counts.T)
 
     @classmethod
@@ -291,10 +300,14 @@ class Labelings:
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
-    """Return the possible assignments of types to the classes of wrong answers.
+    """Return the possible assignments of types to a request's classes of wrong answers, each as one type per class.
 
-    ``shared``: for each class, whether several models gave the answer. ``may_be_alike``: whether a class may be
-    of type V (wrong, but equal to a right answer according to ``agree``).
+    Only the first four classes are distinguished; all others are of type U. If this leaves no assignment, all classes are of
+    type U.
+
+    Args:
+        shared: for each class, whether several models gave the answer.
+        may_be_alike: whether a class may be of type V (wrong, but equal to a right answer according to ``agree``).
     """
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
@@ -404,7 +417,10 @@ class _Fit:
         return replace(model, right_effects=effects)
 
     def posterior(self, model: AnswerFit) -> FloatArray:
-        """Return P(labeling, point | request) times the total weight of its pattern's requests, shape (labelings, points)."""
+        """Return P(labeling, point | request) summed over the requests of the labeling's pattern; shape (labelings, points).
+
+        Each request counts with its weight.
+        """
         chances = np.concatenate([one.reshape(-1, len(model.grid)) for one in (model.log_types, model.log_verdicts)])
         log = self.counts @ chances + model.log_weights
         # With the largest of each pattern subtracted, exp cannot underflow everywhere.
@@ -497,7 +513,10 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 
 
 def _log_price(table: AnswerTable) -> FloatArray:
-    """Return log10 of the mean cost of each context's model, minus the mean of this log over models; 0 if most are free."""
+    """Return the log10 of each context's model's mean cost, minus the mean of this log over models; shape (contexts,).
+
+    Very cheap models count as equally cheap. All values are 0 if at least half of the models are free.
+    """
     n, same = len(table.contexts), _same_model(table.contexts)
     rows = same @ np.bincount(table.context, minlength=n)
     first = (same.argmax(axis=1) == np.arange(n)) & (rows > 0.0)  # one context of each model
@@ -515,8 +534,9 @@ def _same_model(contexts: Sequence[Context]) -> FloatArray:
 
 @lru_cache(maxsize=8)
 def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return two 0/1 matrices of shape (contexts, contexts): whether two contexts follow the same signal of a stage without
-    an answer, and whether they also share a model. Cached.
+    """Return which contexts follow the same signal of a stage without an answer, and which of these also share a model.
+
+    Both are 0/1 matrices of shape (contexts, contexts). Cached.
     """
     names = {signal: place for place, signal in enumerate({c.after[2:] for c in contexts})}
     signals = np.array([names[c.after[2:]] for c in contexts])
@@ -528,8 +548,14 @@ def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: t
     """Return P(a type in ``some`` | a type in ``among``) by context, estimated by model and shrunk towards all models' mean.
 
     After a stage without an answer, it is computed separately for each signal, because the outcome of such a stage changes the
-    probability that an answer which looks right is right. The mean of all models is shrunk towards ``usual``. ``counts`` has
-    shape (contexts, types, points).
+    probability that an answer which looks right is right.
+
+    Args:
+        counts: The expected number of answers, shape (contexts, types, points).
+        some: The types that count, by number.
+        among: The types of all answers that are considered, including ``some``.
+        contexts: The contexts.
+        usual: The value towards which the mean of all models is shrunk.
     """
     yes, asked = counts[:, some].sum(axis=(1, 2)), counts[:, among].sum(axis=(1, 2))
     overall = (yes.sum() + usual * PSEUDO_COUNTS) / (asked.sum() + PSEUDO_COUNTS)
@@ -540,10 +566,10 @@ def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: t
 
 
 def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
-    """Return P(label | context, right / none / wrong), estimated by model and shrunk towards contexts with the same next
-    stages.
+    """Return P(label | context, right / none / wrong), shape (contexts, 3, labels).
 
-    After the same signal, all models of a stage without an answer have the same rates.
+    It is estimated by model and shrunk towards contexts with the same next stages. After the same signal, all models of a stage
+    without an answer have the same rates.
     """
     counts = np.zeros((len(table.contexts), 3, len(table.labels)))
     weight = table.evidence * weights[table.request]

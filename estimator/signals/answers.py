@@ -75,9 +75,10 @@ class AnswerTable:
 
     @cached_property
     def label_follows_class(self) -> bool:
-        """Whether all answers of a class have the same label, as they do if the label is a function of the answer.
+        """Whether all answers of a class (answers of one request that agree) have the same label.
 
-        If the application chooses between stages, its choice also depends on the position, so only signals are compared.
+        They do if the label is a function of the answer. If the application chooses between stages, its choice also depends on
+        the position, so only signals are compared.
         """
         signals = [label.signal for label in self.labels]
         branches = any(context.arms for context in self.contexts)
@@ -169,9 +170,10 @@ class AnswerTable:
 
 
 def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
-    """Return the results, without the outcome of a call if the next stage runs in parallel with it.
+    """Return the results as they are known when the next stage is chosen.
 
-    Such an outcome is still unknown when the next stage is chosen.
+    If the next stage runs in parallel with a call, the outcome of this call is still unknown then; its success, stop, signal,
+    class and failure are removed.
     """
     if not course.joint:
         return rows
@@ -190,8 +192,12 @@ def _labels_before(rows: Iterable[Observation], by_cell: Cells, labels: list[Lab
 def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[tuple[str, ...]]]) -> Iterator[Context]:
     """Yield the possible contexts of a course.
 
-    Contexts in which a model is called again are included only if one of the contexts ``seen`` in results has this.
-    ``silent``: the values of :attr:`Context.after` for each stage that writes no answer.
+    Contexts in which a model is called again are included only if some context in ``seen`` is of this kind.
+
+    Args:
+        course: Which stages may follow each other.
+        seen: The contexts of the results.
+        silent: For each stage that writes no answer, the values of :attr:`Context.after`.
     """
     models, knows_again = {context.model for context in seen}, any(context.is_again for context in seen)
     for stage, has_answer, quiet, arms, begins in course.visits():
@@ -208,7 +214,7 @@ def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[
 
 
 def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, set[tuple[str, ...]]]:
-    """Return the values of :attr:`Context.after` that occur in the results of each stage that writes no answer."""
+    """Return the values of :attr:`Context.after` in the results, keyed by the name of each stage that writes no answer."""
     found: dict[str, set[tuple[str, ...]]] = {stage: set() for stage in course.silent}
     for row in rows:
         if row.stage in found:
@@ -231,7 +237,10 @@ def _earlier(row: Observation, by_cell: Cells) -> list[Observation | None]:
 
 
 def _stages(row: Observation, by_cell: Cells) -> list[str]:
-    """Return the stages of the calls on the result's path. A call without a result gets an empty name, which no stage has."""
+    """Return the names of the stages of the calls on the result's path, the first call first.
+
+    A call without a result gets an empty name, which no stage has.
+    """
     return [*("" if other is None else other.stage for other in _earlier(row, by_cell)), row.stage]
 
 
@@ -240,7 +249,7 @@ def _context(
 ) -> tuple[Context, bool]:
     """Return the context of the result ``row``, and whether the result repeats the model's earlier answer.
 
-    Also counts, in place, the results and repetitions of each context in ``repeated``.
+    ``repeated`` maps a context to the numbers [results, repetitions]; the result is added to these, in place.
     """
     arms: tuple[str, ...] = ()
     if course.branches:

@@ -27,7 +27,10 @@ MOST_HISTORIES = 300_000
 
 
 def why_without_signals(rows: Sequence[Observation], template: Template) -> str | None:
-    """Return one line with the reason why plans over these results cannot use signals; None if they can."""
+    """Return one line with the reason why plans over these results cannot use signals; None if they can.
+
+    Signals are labels that the application derives from a call's answer at run time.
+    """
     if not any(row.signal is not None or row.answer_class is not None for row in rows):
         return "the rows hold no signal and no answer: declare signal, agree or answer, and profile again (rows are kept)"
     if not any(row.answer_class is not None for row in rows):
@@ -81,6 +84,8 @@ def signals_trie(
 ) -> SignalTrie:
     """Return the trie of signals from a fitted model. If there are too many histories, unlikely histories are cut off.
 
+    A history is a sequence of models with the outcomes of their calls.
+
     Args:
         annotated: The path trie; see :func:`estimate_signals`.
         model: The fitted model.
@@ -104,11 +109,15 @@ def signals_trie(
 
 
 class _Layout(NamedTuple):
-    """The positions of the trie's nodes. Nodes are numbered level by level; the root is 0.
+    """The numbers of the trie's nodes and branches. Nodes are numbered level by level; the root is 0.
 
-    ``place``: the pre-order position of each node. ``order``: the nodes in pre-order. ``levels``: the nodes of each level.
-    ``arms``: the distinct branches (next stage, label, class). ``arm_of``: by level, the number of each history's branch,
-    counted after the ways to begin; 0 if the request ends.
+    Attributes:
+        levels: the range of the nodes of each level.
+        order: the nodes in pre-order, shape (n + 1,).
+        place: the pre-order position of each node, shape (n + 1,).
+        arms: the distinct branches, as (next stage, label, class of the answer).
+        arm_of: for each level, the number of each history's branch; 0 if the request ends. The ways to begin come first in this
+            numbering, then ``arms``.
     """
 
     levels: list[slice]
@@ -119,7 +128,7 @@ class _Layout(NamedTuple):
 
 
 class _Nodes:
-    """The estimates for each of ``n`` nodes, filled in level by level."""
+    """The estimates for each of ``n`` nodes of the trie, filled in level by level."""
 
     def __init__(self, n: int, n_fits: int) -> None:
         self.depth, self.up = np.zeros(n, np.int64), np.full(n, -1, np.int64)
@@ -198,7 +207,7 @@ class _Builder:
         return _Layout([slice(*each) for each in pairwise(bounds)], order, place, *self._arms())
 
     def _connect(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set the parent of each node of level ``d`` (from 0), and the probability of the parent's outcome that leads to it."""
+        """Set the parent of each node of level ``d`` (from 0), and the probability of the parent's outcome before the node."""
         here, history, models = layout.levels[d], self.masses[d].parent, self.masses[d].model
         nodes.depth[here], nodes.model[here] = d + 1, models
         if not d:
@@ -211,7 +220,7 @@ class _Builder:
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
     def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set reach, cost and accuracy of the nodes of level ``d`` (from 0) from the histories that end there."""
+        """Set reach, cost and accuracy of the nodes of level ``d`` (from 0), from the histories that end with their calls."""
         level, here, known = self.levels[d], layout.levels[d], self.masses[d]
         of, n = known.node, len(known.parent)
         nodes.reach[here] = np.bincount(of, level.reach, n)
@@ -225,7 +234,7 @@ class _Builder:
         nodes.stop_success[here] = np.bincount(of, best * closes, n) / nodes.reach[here]
 
     def _outcomes_of(self, d: int, nodes: _Nodes, layout: _Layout) -> dict[str, Any]:
-        """Return the outcomes of the nodes of level ``d`` (from 0), by column of :class:`~vinelm.signals.Outcomes`."""
+        """Return the outcomes of the nodes of level ``d`` (from 0), as arrays by field of :class:`~vinelm.signals.Outcomes`."""
         level, node = self.levels[d], layout.levels[d].start + self.masses[d].node
         best, last = level.right.max(axis=1), level.right[np.arange(len(level)), np.maximum(level.kind, 0)]
         return {
@@ -241,7 +250,7 @@ class _Builder:
         }
 
     def _outcomes(self, parts: Sequence[dict[str, Any]], nodes: _Nodes, layout: _Layout, goes_on: bool) -> Outcomes:
-        """Return the outcomes of all levels, sorted by node; ``parts`` are the columns of each level."""
+        """Return the outcomes of all levels, sorted by node; ``parts`` are each level's arrays by field of ``Outcomes``."""
         table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         rows = np.argsort(table["node"], kind="stable")
         kinds: dict[str, type] = {
@@ -257,7 +266,7 @@ class _Builder:
         return Outcomes(self.labels, stages, goes_on, cost_spread=nodes.cost_spread[layout.order], **arrays)
 
     def _arms(self) -> tuple[list[tuple[int, int, int]], list[Ints]]:
-        """Return the distinct branches and the branch of each history, as in :class:`_Layout`."""
+        """Return the distinct branches, and for each level the number of each history's branch; see :class:`_Layout`."""
         arms: dict[tuple[int, int, int], int] = {}
         of_levels = []
         for level in self.levels:
@@ -273,7 +282,10 @@ class _Builder:
     def _trie(self, arms: list[tuple[int, int, int]], parent: Ints, labels: dict[str, Ints]) -> Trie:
         """Return the trie of the nodes in pre-order.
 
-        ``labels`` has each node's depth, stage and model; ``arms`` the distinct branches, which become stages of the trie.
+        Args:
+            arms: the distinct branches; each becomes a stage of the trie.
+            parent: the parent of each node, shape (n + 1,).
+            labels: the arrays ``depth``, ``stage`` and ``model`` of the nodes, by name.
         """
         end, depth = np.arange(1, len(parent) + 1), labels["depth"]
         for d in range(int(depth.max()), 0, -1):
@@ -291,9 +303,11 @@ class _Builder:
     def _amounts(self, cost_usd: FloatArray, base: Ints) -> dict[str, Any]:
         """Return the trie's arrays of costs, latencies and, if known, standard errors of accuracy, by name.
 
+        Variances of costs have the same relative size as in the path trie.
+
         Args:
-            cost_usd: the cost of each node's call, as estimated here; gets the path trie's relative variance.
-            base: the node of the path trie for each node, which gives its latency and standard error.
+            cost_usd: the estimated cost of each node's call in dollars, shape (n + 1,).
+            base: for each node, the node of the path trie that gives its latency and standard error; shape (n + 1,).
         """
         annotated = self.base
         cost_usd[0] = annotated.cost_usd[0]

@@ -34,12 +34,15 @@ class Context(NamedTuple):
     begins: str = ""
 
     def shown(self, label: Label) -> tuple[str, ...]:
-        """Return the stage, model, signal and next stage of a call in this context that wrote no answer but got ``label``."""
+        """Return what a call in this context that wrote no answer but got ``label`` shows to later calls.
+
+        The tuple is (stage, model, "signal > next stage").
+        """
         return self.stage, self.model, f"{label.signal or ''} > {label.arm or ''}"
 
 
 class Visit(NamedTuple):
-    """A position in the course of a request.
+    """What matters about a position in the course of a request, without the request itself.
 
     Args:
         has_answer: Whether an earlier call gave an answer.
@@ -130,18 +133,18 @@ class Course:
         return tuple(self.follow[position]) if self.branches else ()
 
     def following(self, position: int, chosen: str | None) -> int:
-        """Return the stage that comes next, as an index into ``stages``; -1 if there is none.
+        """Return the stage that comes next, as an index into ``stages``; -1 if no stage can follow.
 
         Args:
             position: The request's position.
-            chosen: The application's choice, if it has one.
+            chosen: The name of the stage that the application chose; ignored if the course has no branches.
         """
         arms = self.follow[position]
         name = chosen if self.branches else next(iter(arms), None)
         return self.stages.index(name) if name is not None and name in arms else -1
 
     def after(self, stages: Sequence[str]) -> int | None:
-        """Return the position after these stages, counted from the start; None if no request may run them in this order."""
+        """Return the position that a request is at after these stages, from the start on; None if this order is impossible."""
         position = 0
         for stage in stages:
             if stage not in self.follow[position]:
@@ -150,7 +153,7 @@ class Course:
         return position
 
     def visits(self) -> Iterator[Visit]:
-        """Yield each distinct :class:`Visit` that a request may make."""
+        """Yield each distinct :class:`Visit` that may occur in the course of a request."""
         waiting: list[tuple[int, bool, str | None, str]] = [(0, False, None, begins) for begins in self.starts]
         known = set(waiting)
         for position, has_answer, silent, begins in waiting:  # grows while it is read

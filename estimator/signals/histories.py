@@ -46,12 +46,18 @@ _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECO
 
 
 class _Part(NamedTuple):
-    """Rows (histories, each with one assignment of types to its answers) that were created in the same way.
+    """Rows that were created in the same way. A row is a history with one assignment of types to its answers.
 
-    ``history`` is the previous history of each row; ``model``, ``label`` and ``kind`` (its class) describe the last answer.
-    ``vector`` is the vector of the previous row. ``factor`` encodes what multiplies it: the context's number times the
-    number of factors (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal
-    (:data:`_SAYS`).
+    Attributes:
+        history: the previous history of each row.
+        model: the model of the last call.
+        label: the label of the last answer.
+        kind: the class of the last answer (a number that agreeing answers share); -1 without an answer.
+        types: the type of each class, shape (rows, classes).
+        vector: the vector of the previous row, by its index.
+        factor: what multiplies this vector, as a code: the context's number times the number of factors (:func:`_n_factors`),
+            plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal (:data:`_SAYS`).
+        scale: a number that also multiplies it.
     """
 
     history: Ints
@@ -65,9 +71,10 @@ class _Part(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The rows of a level: its histories, each with one assignment of types to its classes of answers.
+    """The rows of a level. A row is a history with one assignment of types to its classes of answers.
 
-    The mass of a row is ``scale`` times its vector; ``vector`` is the index of this vector among the level's vectors.
+    The mass (probability) of a row is ``scale`` times its vector; ``vector`` is the index of this vector among the level's
+    vectors.
     """
 
     history: Ints
@@ -81,11 +88,13 @@ class _Rows(NamedTuple):
 
 
 class _Vectors(NamedTuple):
-    """The vectors from which the masses of a level's rows are computed.
+    """The vectors from which the masses (probabilities) of a level's rows are computed.
 
-    ``of_points`` has a vector in each row: shape (vectors, points), or (vectors, fits) on the last level.
-
-    ``total`` is the sum over points, ``of_fits`` the sum over each fit's points, ``sized`` the same sum of mass times size.
+    Attributes:
+        of_points: one vector per row, shape (vectors, points), or (vectors, fits) on the last level.
+        total: the sum over points, shape (vectors,).
+        of_fits: the sum over each fit's points, shape (vectors, fits).
+        sized: the same sum of mass times size of requests; None on the last level.
     """
 
     of_points: FloatArray
@@ -137,7 +146,11 @@ def histories(
 
 
 class _Growing:
-    """The levels of histories computed so far; for the last level also its rows, and the first label of each class."""
+    """The levels of histories that have been computed so far.
+
+    For the last level, also its rows (histories with types), and for each class of agreeing answers the label of its first
+    answer.
+    """
 
     def __init__(
         self, model: Predictive, models: Sequence[str], course: Course, shares: FloatArray, *, goes_on: bool, least_reach: float
@@ -200,7 +213,7 @@ class _Growing:
     def _stages(self) -> Iterator[tuple[BoolArray, _Contexts, int]]:
         """Yield, for each next stage, a mask of the open histories, the contexts of the stage, and the position after it.
 
-        Histories that differ in what a context depends on come separately.
+        A stage is yielded several times if its histories differ in what a context depends on, once for each difference.
         """
         last, course = self.last, self.course
         has_answer = (last.last != NOT_ASKED).any(axis=1)
@@ -244,9 +257,10 @@ class _Growing:
         return _Contexts(asked, found[0], found[1], answers, copies, keeps)
 
     def _multiplied(self, part: _Part, *, is_final: bool) -> tuple[_Vectors, Ints]:
-        """Return the vectors of the rows ``part`` times the rows' factors, and the index of each row's vector.
+        """Return the vectors of the rows ``part`` after the last call, and the index of each row's vector.
 
-        ``is_final``: whether this is the last level, whose vectors are summed over each fit's points.
+        Each is the vector of the previous row times the row's factor. ``is_final``: whether this is the last level, whose
+        vectors are summed over each fit's points.
         """
         model, before = self.model, self.vectors.of_points
         # Many rows share a factor and a vector: each product is computed once. The factor leads the code, so that the rows of
@@ -266,8 +280,13 @@ class _Growing:
         return _Vectors.of(model, found, is_final=is_final), of
 
     def _level(self, part: _Part, first: Ints, after: Ints, *, is_final: bool) -> HistoryLevel:
-        """Return the histories of the rows ``part``; ``first`` is a row of each history, ``after`` the position by previous
-        history.
+        """Return the histories of the rows ``part``, with their probabilities.
+
+        Args:
+            part: the rows.
+            first: the index of one row of each history, shape (histories,).
+            after: the position in the course that follows each previous history.
+            is_final: whether this is the last level.
         """
         n, rows, vectors = len(first), self.rows, self.vectors
         sized = vectors.sized
@@ -309,7 +328,10 @@ class _Growing:
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:
-        """Return the number of each history's ``Context.after`` value after a call without an answer; 0 after other calls."""
+        """Return the number of the value of ``Context.after`` that each history has after a call without an answer.
+
+        0 if the call wrote an answer or judged one.
+        """
         codes, of = np.unique(context * len(self.model.labels) + label, return_inverse=True)
         found = []
         for number, shown in (divmod(code, len(self.model.labels)) for code in codes.tolist()):
@@ -319,14 +341,20 @@ class _Growing:
         return np.array(found, np.int64)[of]
 
     def _following(self, position: Ints, label: Ints) -> Ints:
-        """Return the next stage of each history, an index into the course's stages, by position and label; -1 at its end."""
+        """Return the next stage of each history as an index into the course's stages; -1 if the history ends.
+
+        It follows from the history's position and the label of its last call.
+        """
         labels = self.model.labels
         codes, of = np.unique(position * len(labels) + label, return_inverse=True)
         found = [self.course.following(at, labels[shown].arm) for at, shown in (divmod(c, len(labels)) for c in codes.tolist())]
         return np.array(found, np.int64)[of]
 
     def _labels_of_classes(self, level: HistoryLevel) -> Ints:
-        """Return the first label of each class, shape (histories, classes); -1 for missing classes."""
+        """Return the label of the first answer of each class of agreeing answers, shape (histories, classes).
+
+        -1 for classes that a history does not have.
+        """
         at, labels = np.arange(len(level)), self.label_of_class[level.parent].copy()
         is_new = (level.kind >= 0) & (labels[at, np.maximum(level.kind, 0)] < 0)
         labels[np.flatnonzero(is_new), level.kind[is_new]] = level.label[is_new]
@@ -336,10 +364,15 @@ class _Growing:
 class _Contexts(NamedTuple):
     """The models of a stage, and the contexts in which they are called.
 
-    ``asked``: the models as (index, name). ``first`` and ``again``: by model name, the index of the context of a model that has
-    not, or has, answered before; a model whose context has no results is missing. ``answers``: whether the stage writes an
-    answer. ``copies``: for each earlier label of an answer, the answer's label here; None if different stages may follow here.
-    ``keeps``: the judge's number for each model (by index) that leaves the answer unchanged.
+    Attributes:
+        asked: the models as (index, name).
+        first: the index of a model's context if the model has not answered before, by model name.
+        again: the same if the model has answered before. A model whose context has no results is missing in ``first`` or
+            ``again``.
+        answers: whether the stage writes an answer.
+        copies: for each label of an earlier answer, the label of an equal answer of this stage; None if different stages may
+            follow here.
+        keeps: for each model (by index) that leaves the answer unchanged, its number as a judge.
     """
 
     asked: list[tuple[int, str]]
@@ -356,9 +389,10 @@ def _n_factors(model: Predictive) -> int:
 
 
 def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
-    """Return each of ``n`` histories' sum of its rows' ``values``, by fit, times the number of fits; shape (n, fits).
+    """Return for each of ``n`` histories the probability under each fit alone: the sum over its rows; shape (n, fits).
 
-    ``values`` has a row for each vector, shape (vectors, fits).
+    ``values`` has the sum over a fit's points for each vector, shape (vectors, fits). Since each fit has 1 / fits of all mass,
+    sums are multiplied by the number of fits.
     """
     n_fits, found = values.shape[1], np.zeros((n, values.shape[1]))
     # The points of each fit have 1 / fits of the mass, but a value by fit is a probability under that fit alone.
@@ -368,7 +402,10 @@ def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
 
 
 def _of_points(model: Predictive, factor: int) -> FloatArray:
-    """Return the values by which a factor multiplies a vector, shape (points,); see :class:`_Part`."""
+    """Return the values by which the factor with this code multiplies a vector, shape (points,).
+
+    For the code see ``factor`` in :class:`_Part`.
+    """
     context, which = divmod(factor, _n_factors(model))
     if which == _REPEATS:
         return np.ones(len(model.fit))
@@ -400,7 +437,7 @@ def _numbered(code: Ints) -> tuple[Ints, Ints]:
 
 
 def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
-    """Close a level's least likely histories, in place, so that the open ones have at most ``most_rows`` rows.
+    """Mark a level's least likely histories as ended, in place, so that the open histories have at most ``most_rows`` rows.
 
     ``history``: the history of each row.
     """
@@ -413,7 +450,13 @@ def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Before:
-    """The histories before a call, the first label of each of their classes, and ``depth``, their number of calls."""
+    """The histories before a call.
+
+    Attributes:
+        level: the histories.
+        label_of_class: the label of the first answer of each class, shape (histories, classes).
+        depth: the number of calls of each history.
+    """
 
     level: HistoryLevel
     label_of_class: Ints
@@ -421,7 +464,10 @@ class _Before:
 
 
 def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
-    """Return the rows that follow ``rows`` after a call of the model ``asked`` (index, name), in parts."""
+    """Return the rows that follow ``rows`` after a call of the model ``asked`` (index, name).
+
+    Each returned part has the rows of one kind of outcome: no answer, a new class, an earlier class, or a repeated answer.
+    """
     before, label_of_class, depth = known.level, known.label_of_class, known.depth
     m, name = asked
     was_asked = before.last[rows.history, m] != NOT_ASKED

@@ -70,7 +70,7 @@ class HistoryLevel:
 
     @property
     def spread(self) -> FloatArray:
-        """P(the history, and the class that is most probably right is right), by fit; shape (histories, fits)."""
+        """P(the history, and the answer class that is most probably right is right) under each fit; shape (histories, fits)."""
         return np.asarray(self.right_by_fit[np.arange(len(self)), best_class(self.right)])
 
 

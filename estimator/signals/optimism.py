@@ -124,15 +124,18 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
 
 
 def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, for each price of a dollar, the cost of the plan that a fit chooses, its optimism, and the cost by fit.
+    """Return for each price of a dollar the cost of the plans that fits choose, their optimism, and the costs by fit.
 
-    The cost is in dollars, as the other fits predict it. The optimism is the accuracy that the choosing fit predicts, minus the
-    accuracy that the other fits predict. Both are means over the fits, of shape (prices,). The third array is the cost in
-    dollars that each fit predicts for its own plan, shape (prices, fits).
+    A plan's optimism is its accuracy as the choosing fit predicts it, minus its accuracy as the other fits predict it.
 
     Args:
         own: The predictions of each fit.
         others: The predictions of the other fits for the same plans, as from :func:`by_fit_and_others`.
+
+    Returns:
+        Three arrays. The first is the plan's cost in dollars as the other fits predict it, mean over the choosing fits, shape
+            (prices,). The second is the optimism, mean over the choosing fits, shape (prices,). The third is the cost in
+            dollars that each fit predicts for its own plan, shape (prices, fits).
     """
     cost, gap, expected = np.zeros(PRICES), np.zeros(PRICES), np.zeros((PRICES, own[0].cost_usd.shape[1]))
     for i, price in enumerate(_prices(own)):
@@ -204,9 +207,14 @@ def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArr
 
 
 def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
-    """Return the best node after each of ``n`` histories and this node's value, by fit; -1 and minus infinity without a node.
+    """Return the best node after each of ``n`` histories and this node's value, by fit; shape (n, fits) each.
 
-    ``parent``: the history before each node. ``values``: the value of each node, by fit.
+    After a history without a node, they are -1 and minus infinity.
+
+    Args:
+        parent: the history before each node, ascending, shape (nodes,).
+        values: the value of each node, shape (nodes, fits).
+        n: the number of histories.
     """
     value = np.full((n, values.shape[1]), -np.inf)
     best = np.full(value.shape, _END)
@@ -220,7 +228,10 @@ def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
 
 
 def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
-    """Return, for each index below ``n``, the sum of the rows of ``values`` with this index in ``of``; (n, fits)."""
+    """Return, for each index below ``n``, the sum of the rows of ``values`` with this index in ``of``; shape (n, fits).
+
+    ``of`` must be ascending.
+    """
     starts = np.flatnonzero(np.diff(of, prepend=-1))
     found = np.zeros((n, values.shape[1]))
     found[of[starts]] = np.add.reduceat(values, starts, axis=0)

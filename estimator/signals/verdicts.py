@@ -56,12 +56,12 @@ class Verdicts:
 
     @cached_property
     def judges(self) -> list[int]:
-        """The judges, as indices into ``contexts``."""
+        """The contexts of judges, as indices into ``contexts``. A judge's number is its index in this list."""
         return [i for i, context in enumerate(self.contexts) if context.keeps]
 
     @cached_property
     def number(self) -> dict[int, int]:
-        """The number of each judge, by the index of its context."""
+        """The number of each judge, keyed by the index of its context; see :attr:`judges`."""
         return {context: j for j, context in enumerate(self.judges)}
 
     @cached_property
@@ -83,20 +83,20 @@ class Verdicts:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The shape (judges, kinds of answer, signals)."""
+        """The shape (judges, kinds of answer, signals) of counts of verdicts; kinds are right (0), missing (1), wrong (2)."""
         return len(self.judges), KINDS, len(self.signals)
 
     @cached_property
     def column(self) -> Ints:
-        """A code of each result, which combines its judge, whether the answer was missing, and its signal.
+        """A code of each result, which combines its judge, whether the answer was missing, and its signal; shape (results,).
 
-        -1 for answers; shape (results,).
+        -1 for results that no judge gave. :meth:`counts_of` decodes it.
         """
         code = (self.judge * 2 + self.is_missing) * len(self.signals) + self.signal[self.label] if self.judges else self.judge
         return np.where(self.judge >= 0, code, -1)
 
     def counts_of(self, column: int, right: float) -> list[tuple[int, float]]:
-        """Return the flat indices into an array of :attr:`shape` at which a result counts, each with its weight.
+        """Return where a judge's result counts in a flattened array of :attr:`shape`, as pairs (index, weight).
 
         Args:
             column: The result's code, an element of :attr:`column`.
@@ -140,7 +140,8 @@ class Verdicts:
     def follows(self) -> FloatArray:
         """P(label | the label's signal, the previous label), by judge, shape (judges, labels + 1, labels).
 
-        The second index is the previous label, with the last one for none. 0 for labels whose branch is impossible.
+        The second index is the previous label; its last value stands for no previous label. 0 for labels whose branch is
+        impossible.
         """
         n = len(self.labels)
         counts = np.zeros((len(self._stages[0]), n + 1, n))

@@ -106,9 +106,10 @@ def _by_prices(fitted: AnnotatedTrie) -> _Measure:
 
 
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
-    """Return the chosen plans' cost according to the testing half, and the two optimisms of :func:`_gaps`; shape (3, prices).
+    """Return the cost of the chosen contingent plans, and the two optimisms of :func:`_gaps`, in three rows; shape (3, prices).
 
-    ``chooser`` is the fit to the half that chooses the plans, ``judge`` the fit to the half that tests them.
+    The cost in dollars is that which the testing half predicts. ``chooser`` is the fit to the half that chooses the plans,
+    ``judge`` the fit to the half that tests them.
     """
     cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
     one, other = SelectablePlans.of(chooser), SelectablePlans.of(judge)
@@ -118,8 +119,10 @@ def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray
 
 
 def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
-    """Return the optimism (predicted minus tested) of accuracy and of the advantage over the best single model; shape (2,
-    caps).
+    """Return the optimism of the best plan under each cost cap, in two rows of shape (caps,).
+
+    Optimism is what the choosing half predicts minus what the testing half predicts: in the first row for the plan's accuracy,
+    in the second row for the plan's advantage over the best single model.
     """
     caps = _caps(chooser)
     rows = []
@@ -130,7 +133,10 @@ def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
 
 
 def _chosen(chooser: SelectablePlans, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
-    """Yield the index of the most accurate candidate under each cost cap (on ties, the first); None if all cost more."""
+    """Yield the index of the most accurate candidate under each cost cap (on ties, the first); None if all cost more.
+
+    ``candidates`` is a mask of the plans.
+    """
     for cap in caps:
         allowed = candidates & (chooser.cost_usd <= cap)
         yield int(np.argmax(np.where(allowed, chooser.accuracy, -1.0))) if allowed.any() else None
@@ -170,9 +176,10 @@ class DepthCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
-    """The difference between the path accuracies of another estimator and of the chosen estimator, as fractions.
+    """The path accuracies of another estimator minus those of the chosen estimator, as fractions.
 
-    ``mean_abs`` is the mean absolute difference, ``at_best`` the difference at the best path.
+    ``mean_abs`` is the mean absolute difference over the paths, ``at_best`` the difference at the path that is best according
+    to the chosen estimator.
     """
 
     estimator: str
@@ -320,7 +327,7 @@ def validate_estimate(
 
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """The results of two halves of the requests, split by a hash of their ids, and the fit to each half."""
+    """The results of two halves of the requests, split by a hash of the requests' ids, and the fit to each half."""
 
     halves: tuple[ObservationTable, ObservationTable]
     fits: tuple[AnnotatedTrie, AnnotatedTrie]

@@ -68,7 +68,7 @@ class RayLink:
             self._connection.send(order)
 
     def close(self) -> None:
-        """End all hosts. Idempotent."""
+        """End all hosts and the process that talks to Ray. Idempotent."""
         with self._lock, suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as channel:
             # This wakes the reading thread, which closing the descriptor would not.
             channel.shutdown(socket.SHUT_RDWR)

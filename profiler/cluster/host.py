@@ -82,7 +82,7 @@ class UnitHost:
                     permit.admitted.set()
 
     def poll(self, wait_s: float) -> tuple[FromHost, ...]:
-        """Return the messages for the run, in order; wait up to ``wait_s`` seconds for the first message."""
+        """Return the messages for the run, in order; empty if none comes within ``wait_s`` seconds."""
         messages: list[FromHost] = []
         with suppress(queue.Empty):
             messages.append(self._out.get(timeout=wait_s))
@@ -145,7 +145,7 @@ class AskedPermit:
 
 @dataclass(frozen=True, slots=True)
 class AskingRateLimiter:
-    """The rate limits of one model, enforced by the run."""
+    """The rate limits of one model, on a host: asks the run's process, which enforces them."""
 
     host: UnitHost
     model: str
@@ -191,10 +191,13 @@ def require_version(version: str) -> None:
 
 
 def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) -> Any:
-    """Return a worker that uses the run's folder and module path, and executes each job in a forked process.
+    """Return what executes this host's work, in the run's folder and with the run's module path.
+
+    This is a worker that executes each job in a forked process or, if ``setup.units`` is a function, the server of whole
+    requests that this function makes.
 
     Raises:
-        ConfigError: the folder is missing (``node-folder``), or this system cannot fork processes.
+        ConfigError: the folder is missing (``node-folder``), or this system cannot fork processes for jobs.
         WorkflowError: the workflow does not load, or differs from the run's workflow.
     """
     if isinstance(setup.units, UnitSetup) and not can_fork():
@@ -210,7 +213,7 @@ def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) 
 
 
 def _lasting(make: Callable[[], Any]) -> Any:
-    """Return what ``make`` creates, created on a permanent thread.
+    """Call ``make`` on a thread that never ends, and return the result; if ``make`` raises an error, raise this error.
 
     The thread is permanent because the kernel kills a child process when the thread that started it ends.
     """

@@ -74,13 +74,18 @@ class RequestJob:
 
     @property
     def cell(self) -> Cell:
-        """The request and no models, as the job's name. The plan chooses the models."""
+        """The job's name: the id of the request, and no models, because the plan chooses the models."""
         return self.request_id, ()
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """A worker's result for a request, and the cost to book, in dollars. Calls of unknown cost count at their maximum cost."""
+    """A worker's result for a whole request.
+
+    Attributes:
+        answer: the result.
+        settled_usd: the cost to book, in dollars. Calls of unknown cost count at their maximum cost.
+    """
 
     answer: Any
     settled_usd: float
@@ -91,7 +96,7 @@ class RequestOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RunUnit:
-    """Tells a host to execute a job, with a number that is unique in the run."""
+    """Tells a host to execute ``job``; ``unit`` is the job's number, unique in the run."""
 
     unit: int
     job: Job | RequestJob
@@ -107,8 +112,9 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Reports that the rate limits admit an attempt; ``replica`` is the index of the replica that serves it (0 without
-    replicas).
+    """Reports that the rate limits admit an attempt of a host.
+
+    ``attempt`` is the attempt's number on the host, ``replica`` the index of the replica that serves it (0 without replicas).
     """
 
     attempt: int
@@ -120,7 +126,10 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Asks to raise a job's reservation to this total, in dollars. The job blocks until the answer."""
+    """Asks to raise the reservation of the job with the number ``unit`` to ``upper_usd`` dollars in total.
+
+    The job blocks until the answer.
+    """
 
     unit: int
     upper_usd: float
@@ -128,7 +137,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Reports that an attempt at a model call waits for the rate limit; ``tokens`` is the maximum number that it may use."""
+    """Reports that an attempt at a call of ``model`` waits for the rate limit.
+
+    ``attempt`` is its number on the host, ``tokens`` the maximum number of tokens that it may use.
+    """
 
     attempt: int
     model: str
@@ -137,7 +149,10 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Reports that an attempt has ended or has stopped waiting; ``used`` is its number of tokens, None if unknown."""
+    """Reports that an attempt has ended or has stopped waiting.
+
+    ``attempt`` is its number on the host, ``used`` the number of tokens that it used; None if unknown.
+    """
 
     attempt: int
     used: int | None
@@ -145,7 +160,10 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class UnitEnded:
-    """Reports that a job has ended, with its outcome or its error."""
+    """Reports that the job with the number ``unit`` has ended, with its ``outcome`` or its error (``problem``).
+
+    If ``problem`` is None, the job ended without an error.
+    """
 
     unit: int
     outcome: UnitOutcome | RequestOutcome | None
@@ -187,8 +205,9 @@ class HostReady:
 
 @dataclass(frozen=True, slots=True)
 class HostRefused:
-    """Reports that a node cannot execute jobs of this run, so it is not used again; or, without a node, that the cluster
-    cannot.
+    """Reports that a node cannot execute jobs of this run, so that the node is not used again.
+
+    If ``node`` is None, the whole cluster cannot execute jobs. ``problem`` is the reason.
     """
 
     node: str | None
@@ -204,7 +223,7 @@ class HostLost:
 
 @dataclass(frozen=True, slots=True)
 class HostSaid:
-    """The messages that a host has sent, in order."""
+    """Reports that the host with the number ``host`` has sent ``messages``, in this order."""
 
     host: int
     messages: tuple[FromHost, ...]

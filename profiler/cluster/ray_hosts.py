@@ -124,7 +124,7 @@ class RayHosts:
         ray.shutdown()
 
     def _look(self) -> None:
-        """Start a host on each usable node that has none."""
+        """Start a host on each usable node that has none, again and again until :meth:`close`."""
         while not self._is_closed.is_set():
             # Ask again in a second if the cluster does not answer now.
             with suppress(RayError, RuntimeError, OSError):
@@ -140,7 +140,7 @@ class RayHosts:
     def _serve(self, place: str, name: str) -> None:
         """Start a host on a node, and forward its messages until it is lost.
 
-        ``place`` is Ray's id of the node, ``name`` the node's name in messages.
+        ``place`` is Ray's id of the node, ``name`` the name of the node in messages to the user.
         """
         host, is_started = next(self._numbers), False
         try:
@@ -229,7 +229,7 @@ def _no_cluster(cluster: RayCluster, error: Exception) -> ConfigError:
 
 
 def refusal_of(error: BaseException, version: str) -> NodeProblem | None:
-    """Return the reason why a node can never be used, as shown by ``error``; None if only its actor or the node died.
+    """Return why ``error`` shows that a node can never be used; None if only its actor or the node itself died.
 
     ``version`` is the run's VineLM version, for the text.
     """
@@ -246,6 +246,6 @@ def refusal_of(error: BaseException, version: str) -> NodeProblem | None:
 
 
 def _line(error: BaseException) -> str:
-    """Return the last line of Ray's message, which may be a remote traceback."""
+    """Return the last non-empty line of a Ray error's text, because the text may be a remote traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__)[:300]

@@ -53,7 +53,7 @@ _GRACE_S = 2.0
 
 @dataclass(slots=True, eq=False)
 class PlacedUnit:
-    """A job on a host.
+    """A job of the run, and the host that executes it.
 
     Attributes:
         number: the job's number, unique in the run.
@@ -70,7 +70,13 @@ class PlacedUnit:
 
 @dataclass(slots=True, eq=False)
 class KnownHost:
-    """A host that has not been lost: the name of its node, and its running jobs (``units``) by number."""
+    """A host that has not been lost.
+
+    Attributes:
+        node: the name of its node.
+        is_ready: whether it has loaded the workflow and can execute jobs.
+        units: its running jobs, keyed by their number.
+    """
 
     node: str
     is_ready: bool = False
@@ -238,7 +244,7 @@ class ClusterWorker:
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Handle events until the connection ends."""
+        """Handle the events of the cluster until the connection ends, then treat all hosts as lost."""
         while not isinstance(event := self._link.receive(), Disconnected):
             note = self._take(event)
             if note is not None and not self._is_closed:
@@ -250,7 +256,7 @@ class ClusterWorker:
             self._changed.notify_all()
 
     def _take(self, event: HostEvent) -> str | None:
-        """Handle an event; return a message about it, if any."""
+        """Handle an event; return a line about it for the user, or None."""
         if isinstance(event, HostSaid):
             for message in event.messages:
                 self._deliver(event.host, message)
@@ -273,7 +279,10 @@ class ClusterWorker:
             return note
 
     def _refuse(self, node: str | None, error: Exception) -> str | None:
-        """Record why a node cannot be used. This is an error at the start of the run, and only a message later."""
+        """Handle the report that a node cannot be used.
+
+        Before the run has begun, keep the error, which then ends the start, and return None. Later, return a line for the user.
+        """
         if self._has_begun:
             return f"{error}: this node executes no {self._unit}"
         found = error if isinstance(error, InputError) else ConfigError(str(error), code="node-fails")
@@ -327,7 +336,10 @@ def _is_broken(message: UnitEnded) -> bool:
 
 
 def _without_objects(job: Job) -> Job:
-    """Return the job without unpicklable parts. It keeps the request's id and the texts to hide in messages."""
+    """Return the job in a form that can be pickled: of the request's data, only texts are kept.
+
+    The request's id and digest stay the same. The texts are kept so that they can be hidden in messages.
+    """
     texts = {key: value for key, value in job.request.data.items() if isinstance(value, str)}
     return replace(job, request=replace(job.request, data=texts), digest=job.request.digest())
 
@@ -371,7 +383,7 @@ class Admissions:
 
 
 class HostAttempt:
-    """One attempt of a host at the rate limit."""
+    """One attempt of a host at a model call, from its wait for the rate limit to its end."""
 
     def __init__(self, host: int, attempt: Waiting, rate_limiter: AdmitsAttempts, link: RayLink) -> None:
         self._host, self._attempt, self._rate_limiter, self._link = host, attempt, rate_limiter, link

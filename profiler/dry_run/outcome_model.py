@@ -85,9 +85,9 @@ class OutcomeModel:
         self._weights: dict[Kind, Mapping[str, float]] = {}
 
     def stage(self, cell: Cell, possible: Sequence[str]) -> str:
-        """Return the stage of the call ``cell`` (request id, models), out of the possible stages.
+        """Return the stage of the call ``cell`` (request id, models), one of the ``possible`` stages.
 
-        If several stages are possible, the stage is drawn once for each request.
+        If several stages are possible, one is drawn, and each later call for this request returns the same one.
         """
         if len(possible) == 1:
             return possible[0]
@@ -98,7 +98,7 @@ class OutcomeModel:
         return self._first[request_id]
 
     def unit(self, cell: Cell, stages: Sequence[str]) -> Unit:
-        """Draw the outcome of the call ``cell`` (request id, models).
+        """Draw the outcome of the call ``cell`` (request id, models): its cost, tokens and seconds, and the next stage.
 
         ``stages`` are the stages that have run, including this one.
         """

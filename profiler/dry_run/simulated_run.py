@@ -30,11 +30,14 @@ class Proposals:
 
     @property
     def rounds(self) -> int:
-        """The number of proposed rounds that have paths."""
+        """The number of rounds proposed so far that have at least one path."""
         return sum(bool(paths) for paths, _ in self._kept)
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Return the paths of a round. Rounds must be requested in order."""
+        """Yield the paths of the round ``round_``, from 0. A round may be requested only after all earlier rounds.
+
+        ``observations`` matter only at the first request for a round.
+        """
         if round_ == len(self._kept):
             self._kept.append(([], iter(self._sampler.propose(round_, observations))))
         paths, more = self._kept[round_]
@@ -52,7 +55,7 @@ class Proposals:
 class SimulatedRun:
     """A run simulated with an outcome model, to its end, or until its length can be extrapolated from the simulated part.
 
-    The attribute ``scale`` is the length of the whole run as a multiple of the simulated part.
+    The attribute ``scale`` is the size of the whole run, for example its dollars, as a multiple of that of the simulated part.
 
     Args:
         model: draws the outcomes.
@@ -107,7 +110,7 @@ class SimulatedRun:
         self.coverage = self._coverage.fraction
 
     def _paths(self, proposals: Proposals, round_: int) -> Iterator[RequestPath]:
-        """Yield the round's paths, until none leads to a new call."""
+        """Yield the round's paths until the run must stop, for example because paths no longer lead to new calls."""
         idle = 0
         for path in proposals.propose(round_, tuple(self._seen.values())):
             before = self.new_cells
@@ -141,9 +144,10 @@ class SimulatedRun:
             is_continued = is_continued or row.ended(self._rule)
 
     def _draw(self, cell: Cell, stages: Sequence[str], *, is_continued: bool) -> Observation | None:
-        """Draw an outcome of the call, book it, and return it; None if a budget does not allow the call.
+        """Draw an outcome of the call, book its cost, and return it; None if a budget does not allow the call.
 
-        ``stages`` are the stages that have run, including this one. ``is_continued`` marks a call after a passed answer.
+        ``stages`` are the stages that have run, including this one. ``is_continued`` is True if the workflow's check has passed
+        an earlier answer of the request.
         """
         unit = self.model.unit(cell, stages)
         limits = self._limits
@@ -179,7 +183,7 @@ class SimulatedRun:
             self._extrapolate(self._coverage.fraction)
 
     def _extrapolate(self, fraction: float) -> None:
-        """Estimate the length of the whole run as a multiple of the simulated part, whose coverage is ``fraction``."""
+        """Estimate ``scale``, the size of the whole run as a multiple of the simulated part, whose coverage is ``fraction``."""
         limits, totals = self._limits, self._coverage.measure()
         spent = float(totals.paid.sum()) + self._coverage.continued
         new = float(self.new_cells) if self._coverage.is_free else self.cost_usd

@@ -15,7 +15,13 @@ from vinelm.requests.protocols import Backend
 
 @dataclass(frozen=True, slots=True)
 class EngineRate:
-    """The rate limits of an endpoint, and the models that it serves."""
+    """The rate limits of an endpoint.
+
+    Attributes:
+        engine: the endpoint's name.
+        limits: the rate limits.
+        models: the models that it serves.
+    """
 
     engine: str
     limits: RateLimits
@@ -35,7 +41,14 @@ def rates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[EngineR
 
 @dataclass
 class Workload:
-    """The work of a run: the seconds of all jobs, and each model's requests (including retries), tokens and seconds."""
+    """The work of a run.
+
+    Attributes:
+        seconds: the seconds of all jobs.
+        requests: the number of HTTP requests, including retries, by model.
+        tokens: the number of tokens, by model.
+        busy_s: the seconds of calls, by model.
+    """
 
     seconds: float = 0.0
     requests: Counter[str] = field(default_factory=Counter)
@@ -50,13 +63,14 @@ class Workload:
         self.busy_s[model] = self.busy_s.get(model, 0.0) + call_s
 
     def least_s(self, workers: int, rates: Iterable[EngineRate], scale: float = 1.0) -> tuple[float, str]:
-        """Return the shortest time in seconds for ``scale`` times this work, and the name of the limit that determines it.
+        """Return the shortest time in seconds for ``scale`` times this work, and a text for the limit that determines it.
 
         It is the longest of these times:
 
         - the time of all jobs divided by the number of workers,
         - for each endpoint, the time of its calls divided by its concurrency,
-        - for each endpoint, the one-minute windows that its requests or tokens fill before the last window, plus one mean call.
+        - for each endpoint, the whole minutes that pass before its limit per minute admits the last requests (or tokens), plus
+          the mean time of one call.
         """
         bounds = [(scale * self.seconds / workers, f"{workers} worker{'s' if workers > 1 else ''}")]
         for rate in rates:
@@ -77,8 +91,8 @@ class Workload:
 
 
 def _full_windows(wanted: float, allowed: int) -> int:
-    """Return the number of full one-minute windows that ``wanted`` requests (or tokens) fill before the last window.
+    """Return the number of one-minute windows that must pass before ``wanted`` requests (or tokens) have all been admitted.
 
-    ``allowed`` is the number allowed in one window.
+    The last window, in which the rest is admitted, is not counted. ``allowed`` is the number allowed in one window.
     """
     return max(math.ceil(round(wanted / allowed, 9)) - 1, 0)

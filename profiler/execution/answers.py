@@ -15,9 +15,9 @@ _SHOWN, _CHARS = 4, 80
 
 
 def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]) -> str:
-    """Return a line with a request's labels and the place in its final state that has the value of the first label.
+    """Return a line with a request's labels, and where its final state holds the value of the first label.
 
-    If no place has that value, the line has the end of the state instead.
+    If the final state does not hold this value, the line shows the end of the state instead.
 
     Args:
         workflow: declares which keys of a dataset row are labels.
@@ -44,7 +44,8 @@ def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]
 def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
     """Yield the texts and numbers in a value, each as (Python code that reads it, text); JSON texts are parsed.
 
-    ``path`` is the code that reads ``value`` itself, ``depth`` the number of levels above it; the deepest levels are left out.
+    ``path`` is the code that reads ``value`` itself. ``depth`` is the number of levels above ``value``; values deeper than the
+    limit are left out.
     """
     if depth > _DEEPEST or value is None:
         return

@@ -111,7 +111,7 @@ def gate_of(models: tuple[str, ...], catalog: Catalog, backends: Mapping[str, Ba
 
 
 def through(gate: BatchGate, backends: Mapping[str, Backend]) -> dict[str, Backend]:
-    """Return the backends, changed so that batched jobs send their calls through the gate."""
+    """Return the backends by name, with each remote backend changed to send the calls of batched jobs through the gate."""
     return {name: one.through(gate) if isinstance(one, RemoteBackend) else one for name, one in backends.items()}
 
 
@@ -128,7 +128,7 @@ class BatchApiWorker:
         self._worker, self._gate, self._records = worker, gate, records
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """Run one job to its end and return its outcome.
+        """Run one job to its end and return its outcome. ``top_up`` raises the job's reservation.
 
         Model calls that an earlier process bought for the same job, and that the job did not repeat, are booked at their
         maximum cost.

@@ -53,7 +53,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         self.changed: dict[str, str] = {}
 
     def load(self, thread_id: str, content: bytes) -> None:
-        """Set the checkpoint from which the thread resumes."""
+        """Set the checkpoint from which the thread resumes; ``content`` is a result of :meth:`dump`."""
         held: dict[str, bytes] = self.serde.loads_typed(("msgpack", content)) if content[:1] in _MAPS else {_ROOT: content}
         self._held[thread_id] = held
 
@@ -124,8 +124,9 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return {"configurable": place}
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        """Store the answers given to a node that waits for a further answer. Ignore other writes, because a failed job runs
-        again from its parent checkpoint.
+        """Store the answers given to a node that interrupts the graph several times and waits for its next answer.
+
+        Ignore other writes, because a failed job runs again from its parent checkpoint.
         """
         thread_id, _ = _place(config)
         answers = [(task_id, channel, value) for channel, value in writes if channel == RESUME]
@@ -151,7 +152,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store the answers given to a node that waits for a further answer, as :meth:`put_writes` does."""
+        """Store the answers given to a node that waits for its next answer, as :meth:`put_writes` does."""
         self.put_writes(config, writes, task_id, task_path)
 
     async def alist(self, config: RunnableConfig | None, **_: Any) -> AsyncIterator[CheckpointTuple]:
@@ -173,7 +174,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
                 self.changed[key] = f"the key {key!r} ({_type_name(value)}): {inside}"
 
     def _dumped(self, whole: Any, values: dict[str, Any]) -> tuple[str, bytes]:
-        """Return ``whole``, a checkpoint with its metadata, in serialized form.
+        """Return ``whole``, a checkpoint with its metadata, in serialized form: (type, bytes).
 
         Raises :class:`StateError` if one of the state's ``values`` cannot be serialized.
         """

@@ -18,7 +18,7 @@ from vinelm.trie.decision_graph import DecisionGraph, PositionRates
 
 
 def end_in_time(graph: DecisionGraph, view: SubtreeView) -> int:
-    """Return the node at which a request ends if every call takes its mean time.
+    """Return the node at which the best plan for ``risk="dp"`` ends if every call takes its mean time.
 
     The first step towards this node is the choice to make now. Later steps depend on the time that is left then.
 
@@ -74,10 +74,10 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
 
 
 def _goal(view: SubtreeView) -> PlanGoal:
-    """Return the criterion by which plans are compared.
+    """Return the quantity that plans maximize or minimize.
 
-    A minimized quantity is scaled, so that it can be added to the probability of a late answer. Latency is divided by the
-    remaining time, cost by that of the most expensive path.
+    If it is minimized, it is scaled to be comparable with the probability of a late answer. Latency is divided by the remaining
+    time, cost by that of the most expensive path.
     """
     if view.objective.target == "accuracy":
         return PlanGoal("accuracy")

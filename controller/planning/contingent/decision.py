@@ -120,9 +120,10 @@ class ContingentDecision(Decision):
 
     @cached_property
     def errors(self) -> Errors:
-        """The standard errors of the plan's figures.
+        """The standard errors of the plan's accuracy, cost and latency.
 
-        If the cost has no standard error from a fit, the errors of all ends count as fully correlated.
+        If no fit gives the cost's standard error, it is the sum of the standard errors of all the plan's end nodes, as if these
+        errors were fully correlated.
         """
         found, errors = self.plan.errors, self.annotated.cost_se
         alike = None if errors is None else float(sum(errors[node] for node in self.ends))
@@ -150,17 +151,17 @@ class ContingentDecision(Decision):
 
     @property
     def remaining_cost_usd(self) -> float:
-        """The expected cost of the plan's calls below ``node``, in dollars."""
+        """The expected cost of the plan's calls after ``node``, in dollars."""
         return self.plan.cost_usd - (float(self.metrics.annotated.cost_usd[0]) if self.node == 0 else 0.0)
 
     @property
     def remaining_latency_s(self) -> float:
-        """The expected latency of the plan's calls below ``node`` at zero load, in seconds."""
+        """The expected latency of the plan's calls after ``node`` at zero load, in seconds."""
         return self.plan.expected_latency_s - (float(self.metrics.annotated.latency_s[0]) if self.node == 0 else 0.0)
 
     @property
     def mean_rest_s(self) -> float:
-        """The expected latency below ``node`` in seconds; see :attr:`Decision.mean_rest_s`."""
+        """The expected latency of the plan's calls after ``node`` in seconds; see :attr:`Decision.mean_rest_s`."""
         return self.remaining_latency_s
 
     @property
@@ -206,7 +207,10 @@ class ContingentDecision(Decision):
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of ``accuracy`` (see :attr:`promise`) and ``path_cost_usd``, as far as their errors are known."""
+        """90 % intervals (low, high), keyed by ``accuracy`` (see :attr:`promise`) and ``path_cost_usd``.
+
+        A key is missing if the standard error of its figure is unknown.
+        """
         found: dict[str, tuple[float, float]] = {}
         if self.promise.interval is not None and np.isfinite(self.promise.half_width):
             found["accuracy"] = self.promise.interval
@@ -236,7 +240,10 @@ class ContingentDecision(Decision):
 
     @cached_property
     def binding(self) -> str | None:
-        """The bound that was relaxed first; if none was, the bound with the least relative slack. None without bounds."""
+        """The name of the bound that was relaxed first; if none was, of the bound with the least relative slack.
+
+        None if the objective has no bounds.
+        """
         if self.relaxed:
             return self.relaxed[0]
         return min(
@@ -302,7 +309,10 @@ class ContingentDecision(Decision):
         ]
 
     def candidates(self) -> dict[str, Any]:
-        """Return a dictionary whose key ``candidates`` holds the result of :meth:`options` as JSON types."""
+        """Return the options of each branch as JSON types, as a dictionary with the single key ``candidates``.
+
+        The options are those of :meth:`options`.
+        """
         return {"candidates": [option._asdict() for option in self.options()]}
 
     def options(self) -> list[Option]:
@@ -327,7 +337,7 @@ class ContingentDecision(Decision):
         return found
 
     def _arm(self, group: int) -> Plan:
-        """Return the part of the plan that applies if the request continues on the branch with the index ``group``."""
+        """Return the part of the plan for requests that continue on the branch ``group``, an index into the graph's groups."""
         return Plan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
 
     @property

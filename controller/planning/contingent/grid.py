@@ -69,16 +69,17 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class GridCap:
-    """A limit on one request's seconds or dollars.
+    """A limit on one request's seconds or dollars. An edge of the graph is one possible next call.
 
     Args:
         whole: The seconds or dollars that a request may use from its arrival on; the grid runs from 0 to this value.
-        use: The seconds or dollars of the call on each edge, including margins and load.
-        need: The least amount after which a request at each position certainly has an answer; 0 if it may end there.
-        mean: The mean seconds or dollars of the call on each edge, at zero load.
+        use: The seconds or dollars of each edge's call, including margins and load; shape (edges,).
+        need: The least amount left at each position with which a request surely gets an answer; 0 where it may end; shape
+            (positions,).
+        mean: The mean seconds or dollars of each edge's call, at zero load; shape (edges,).
         z: The number of standard deviations that ``use`` adds to the mean; None if ``use`` is the maximum.
         used: The seconds or dollars that the request has used so far.
-        sigma: The standard deviation of the logarithm of each edge's use; None if the use is certain.
+        sigma: The standard deviation of the logarithm of each edge's use, shape (edges,); None if the use is certain.
     """
 
     whole: float
@@ -96,7 +97,7 @@ class GridCap:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """A key that is equal for caps which admit the same sequences of calls from the root at zero load."""
+        """A key for caches: two caps with equal keys admit the same sequences of calls from the root at zero load."""
         return self.z, self.limit
 
     def with_left(self, left: float) -> Self:
@@ -142,7 +143,10 @@ class LeftGrid:
         self.shape = (bins + 1,) * len(self.caps)
 
     def admitted(self, edges: slice) -> BoolArray:
-        """Return whether each edge leads to an answer within the amounts of each grid point; shape (*grid, edges)."""
+        """Return for each grid point whether each edge's call leads to an answer if these amounts are left before the call.
+
+        The result has the shape (*grid, edges).
+        """
         found = np.ones((*self.shape, edges.stop - edges.start), np.bool_)
         if self.servable is not None:
             found &= self.servable[edges]
@@ -154,11 +158,11 @@ class LeftGrid:
 
     @cached_property
     def chance_axis(self) -> int | None:
-        """The grid's axis of time if calls take random times; None if they do not."""
+        """The index of the grid's axis that holds the remaining time, if calls take random times; None if they do not."""
         return next((axis for axis, cap in enumerate(self.caps) if cap.sigma is not None), None)
 
     def in_time(self, edges: Integers | slice) -> FloatArray:
-        """Return P(each edge's call takes at most k steps of the grid's time axis), shape (edges, steps + 1)."""
+        """Return P(each edge's call takes at most k steps of the time axis) for each k from 0; shape (edges, steps + 1)."""
         assert self.chance_axis is not None
         cap, bins = self.caps[self.chance_axis], self.shape[self.chance_axis] - 1
         assert cap.sigma is not None
@@ -171,12 +175,12 @@ class LeftGrid:
         return normal_cdf(gap)
 
     def expected(self, values: FloatArray, in_time: FloatArray) -> FloatArray:
-        """Return values averaged over the random times of the edges' calls, by the amounts left before the call.
+        """Return values averaged over the random times of the edges' calls, as a function of the amounts left before the call.
 
-        A call that ends too late counts 0.
+        If a call ends too late, its value counts as 0.
 
         Args:
-            values: Values by the amounts left after the call, shape (*grid, edges).
+            values: Values as a function of the amounts left after the call, shape (*grid, edges).
             in_time: The result of :meth:`in_time` for the edges.
         """
         assert self.chance_axis is not None
@@ -194,13 +198,21 @@ class LeftGrid:
         return np.moveaxis(found, (0, -1), (-1, self.chance_axis))
 
     def late(self, in_time: FloatArray) -> FloatArray:
-        """Return P(each edge's call ends too late) by the amounts left before the call; broadcasts against (*grid, edges)."""
+        """Return P(each edge's call ends too late), as a function of the amounts left before the call.
+
+        Args:
+            in_time: The result of :meth:`in_time` for the edges.
+
+        Returns:
+            An array that broadcasts against (*grid, edges).
+        """
         return 1.0 - in_time.T.reshape(*(size if k == self.chance_axis else 1 for k, size in enumerate(self.shape)), -1)
 
     def shifted(self, values: FloatArray, edges: slice) -> FloatArray:
-        """Convert values by the amount left after each edge into values by the amount left before, by linear interpolation.
+        """Convert values by the amounts left after each edge's call to values by the amounts left before it.
 
-        Random times are not included; see :meth:`expected`.
+        Both have the shape (*grid, edges); values between grid points are interpolated linearly. An axis of random times stays
+        unchanged; for it, see :meth:`expected`.
         """
         for axis, cap in enumerate(self.caps):
             if axis == self.chance_axis:
@@ -219,11 +231,11 @@ class LeftGrid:
         return values
 
     def at(self, values: FloatArray, left: Sequence[FloatArray]) -> FloatArray:
-        """Return the values interpolated at the remaining amounts of each item, such as an edge; shape (items,).
+        """Return the values at amounts between the grid's points, by linear interpolation; shape (columns,).
 
         Args:
-            values: Values at the grid's points, shape (*grid, items).
-            left: For each cap, the amount that each item has left.
+            values: Values at the grid's points, shape (*grid, columns); a column is for example an edge.
+            left: For each cap, the amount that is left for each column, shape (columns,).
         """
         values = np.moveaxis(values, -1, 0)
         for cap, amount in zip(self.caps, left, strict=True):

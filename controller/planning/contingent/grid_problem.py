@@ -46,9 +46,9 @@ class GridProblem(Problem):
     If times are random, a solution's accuracy counts only answers in time and subtracts a penalty for late answers.
 
     Args:
-        limits: The request's caps by name, including the amounts used so far.
-        induced: Returns the grid, and the induction over the whole graph and this grid, for a goal.
-        quick: The time of each call, if the goal is the earliest possible answer.
+        limits: The request's caps by the name of the bound, including the amounts used so far.
+        induced: Given a goal, returns the grid and the backward induction over the whole graph on this grid.
+        quick: The time of each call, if the goal is the earliest possible answer; otherwise None.
         late: The penalty for a late answer; None if times are not random.
     """
 
@@ -63,7 +63,7 @@ class GridProblem(Problem):
         return self.limits
 
     def static_plans(self) -> StaticPlans:
-        """Return the fixed plans, each marked by whether it meets the caps from the root on."""
+        """Return the fixed plans (one model per stage), each marked by whether it meets the caps from the root on."""
         if self.late is None and not self.limits:
             return StaticPlans.unbounded(self.graph, self.admission.servable)
         none = None if self.late is None else np.zeros(len(self.graph.nodes), np.bool_)  # their figures know no chances
@@ -113,10 +113,10 @@ class GridProblem(Problem):
     # -- if no plan meets the caps -------------------------------------------------------------------------------
 
     def answers(self, found: Solution) -> bool:
-        """Return whether the request has an answer or a model within the caps on every branch.
+        """Return whether on every branch the request has an answer already or can run a model within the caps.
 
-        Small probabilities of lacking such a model further down come from the grid's resolution and are ignored, because
-        a model within the caps leaves enough for an answer.
+        Small probabilities of lacking such a model further down come from the grid's resolution and are ignored, because a
+        model within the caps leaves enough for an answer.
         """
         return not self.is_stuck(found)
 
@@ -125,7 +125,11 @@ class GridProblem(Problem):
         return NOTHING in found.first.values()
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
-        """Return the fewest caps to drop so that every branch has a model within the other caps; latency before cost."""
+        """Return the names of the fewest caps without which every branch has a model within the other caps.
+
+        If there are several such sets, latency is dropped before cost. Empty if no cap has to be dropped; all names if no such
+        set exists.
+        """
         stuck = [group for group, choice in self.solved(goal).first.items() if choice == NOTHING]
         for count in range(1, len(self.limits) + 1):
             for dropped in combinations(self.limits, count):
@@ -134,9 +138,10 @@ class GridProblem(Problem):
         return tuple(self.limits) if stuck else ()
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """Return the best plan, with another choice on each branch where no model is within all caps.
+        """Return the best plan, changed on the branches where no model is within all caps.
 
-        There the plan runs the model that uses least of the first of the ``missed`` caps, while all of these are ignored.
+        On these branches all the ``missed`` caps are ignored. The plan runs the model that leads to an answer with the least
+        seconds or dollars, according to the first of the ``missed`` caps.
         """
         found = self.solved(goal)
         if not missed:
@@ -149,9 +154,9 @@ class GridProblem(Problem):
         return self._going(first, goal)
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """Return the least seconds or dollars of the first of the ``missed`` caps that suffice if all these are ignored.
+        """Return the least seconds or dollars, according to the first of the ``missed`` caps, that suffice for an answer.
 
-        They suffice for an answer whichever branches come.
+        They suffice whichever branch comes, if all the ``missed`` caps are ignored.
         """
         cap, least = self.limits[missed[0]], []
         for group in self.groups:
@@ -160,9 +165,10 @@ class GridProblem(Problem):
         return max(least)
 
     def _quickest_edge(self, cap: GridCap, group: int, dropped: Sequence[str] = ()) -> int:
-        """Return the group's edge that leads to an answer with the least use of ``cap``; :data:`NOTHING` if none is allowed.
+        """Return the edge of the branch ``group`` that leads to an answer with the least use of ``cap``.
 
-        The caps named in ``dropped`` are ignored. If time is minimized, ties go to the cheapest edge.
+        Returns :data:`NOTHING` if no edge is allowed. The caps named in ``dropped`` are ignored. If time is minimized, ties go
+        to the cheapest edge.
         """
         edges = self._allowed(np.array(self.graph.edges_of(group)), dropped)
         if not len(edges):
@@ -190,10 +196,11 @@ class GridProblem(Problem):
         return Solution(first, lambda: self._followed(first, goal), float("nan"), float("nan"), lost, goal)
 
     def _followed(self, first: Mapping[int, int], goal: PlanGoal) -> Integers:
-        """Return the choice of each group below the start, if every call uses its average time and money.
+        """Return the plan's choice on each branch if every call uses its average time and money; shape (groups,).
 
-        ``first`` holds the choices at the start. The request ends on branches that such a request does not reach. If a position
-        can be reached with different amounts left, the smallest amount counts.
+        A choice is an edge, or END or NOTHING. ``first`` holds the choices on the branches at the start. The request ends on
+        branches that such a request does not reach. If a position can be reached with different amounts left, the smallest
+        amount counts.
         """
         choice = np.full(len(self.graph.source), END, np.int64)
         here = {self.start: [cap.limit for cap in self.limits.values()]}
@@ -224,7 +231,7 @@ class GridProblem(Problem):
 
 
 class GridProblems(Problems):
-    """Makes the planning problems of a graph that merges sequences of calls."""
+    """Makes the planning problems of a graph in which several sequences of calls may lead to the same node."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -264,15 +271,15 @@ class GridProblems(Problems):
         )  # fmt: skip
 
     def _paying(self, objective: Objective, limits: Mapping[str, GridCap]) -> DecisionGraph:
-        """Return the graph with ``cost_usd`` replaced by the quantity that the goal counts as cost."""
+        """Return the graph, with the quantity that the goal counts as cost in its array ``cost_usd``."""
         return self.graph
 
     def _times_of(self, objective: Objective, load_s: FloatArray | None) -> dict[str, Any]:
-        """Return the argument ``quick`` or ``late`` for :class:`GridProblem`; empty if the objective needs neither."""
+        """Return further arguments for :class:`GridProblem`, by name: ``quick`` or ``late``, or none if neither is needed."""
         return {"quick": self._seconds(objective, 0.0, load_s, 0.0)} if minimizes_time(objective) else {}
 
     def times(self, objective: Objective) -> FloatArray:
-        """Return the limits to try on a request's time, in seconds, ascending; the last limit admits all plans.
+        """Return limits on a request's time, in seconds, ascending, for a search by latency; the last limit admits all plans.
 
         They are used to minimize latency under bounds on averages over requests.
         """
@@ -338,7 +345,7 @@ class ChanceProblems(GridProblems):
     """Makes the planning problems of any graph for ``risk="dp"``: times are random, and late answers reduce a plan's value."""
 
     def goal(self, objective: Objective) -> PlanGoal | None:
-        """Return the criterion for plans if it is the same for all requests; None if it follows from bounds on averages.
+        """Return the goal of plans if it is the same for all requests; None if it follows from bounds on averages.
 
         A minimized quantity is scaled, so that it can be added to the probability of a late answer. Latency is divided by the
         deadline, cost by that of the most expensive path.
@@ -366,7 +373,10 @@ class ChanceProblems(GridProblems):
 
     @cached_property
     def _sigma(self) -> FloatArray:
-        """The standard deviation of the logarithm of each edge's time; the same under load, which scales mean and deviation."""
+        """The standard deviation of the logarithm of the time of each edge's call, shape (edges,).
+
+        It is the same under load, because load scales a time's mean and standard deviation alike.
+        """
         return log_sigma(self.metrics.annotated)[self.graph.nodes[self.graph.target]]
 
     def _check(self, limits: Mapping[str, GridCap], objective: Objective) -> None:

@@ -26,7 +26,9 @@ _TOLERANCE = 1e-12
 
 
 class Curve:
-    """The corners of one problem's hull that have been found so far, cheapest first. Methods find more when needed.
+    """The corners, found so far, of the upper hull of a problem's plans in cost and accuracy; cheapest first.
+
+    Methods find more corners when needed.
 
     Args:
         problem: The planning problem from the root on.
@@ -83,9 +85,9 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """Return the goal for requests that cannot follow the common plan.
+        """Return the goal for a request that cannot follow the plan of all requests, given their mean budget in dollars.
 
-        Its price of a dollar, in accuracy, is that of the hull's plan with an average cost of at most ``budget_usd``.
+        The goal's price of a dollar, in accuracy, is that of the hull's plan with an average cost of at most ``budget_usd``.
         """
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
@@ -95,9 +97,9 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """Return the goal for requests that cannot follow the common plan.
+        """Return the goal for a request that cannot follow the plan of all requests, given their minimum mean accuracy.
 
-        Its price of a dollar, in accuracy, is that of the hull's plan with an average accuracy of at least ``floor``.
+        The goal's price of a dollar, in accuracy, is that of the hull's plan with an average accuracy of at least ``floor``.
         """
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")
@@ -107,7 +109,7 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self, most: int = MOST_CORNERS) -> list[Solution]:
-        """Return the hull's corners, after searching for at most ``most`` new corners between those known so far."""
+        """Search for up to ``most`` new corners between the known ones, and return all corners that are known then."""
         waiting = list(pairwise(self.corners))
         while waiting and most > 0:
             low, high = waiting.pop(0)
@@ -118,7 +120,10 @@ class Curve:
         return list(self.corners)
 
     def _refined(self, is_above: Callable[[Solution], bool]) -> tuple[Solution, Solution]:
-        """Return the last corner not above the bound and the first corner above; the last corner twice if none is above."""
+        """Return the last corner for which ``is_above`` is False, and the first corner for which it is True.
+
+        If it is False for all corners, return the last corner twice.
+        """
         for _ in range(MOST_STEPS):
             # Each step asks for the corner furthest above the chord that spans the bound. There are finitely many plans, so it
             # ends; the limit on steps only guards against rounding that finds a "new" corner again and again.

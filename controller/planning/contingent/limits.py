@@ -32,13 +32,17 @@ class PathTotals:
         return self._total(metric, True)
 
     def delay_s(self, start: int, load_s: FloatArray) -> FloatArray:
-        """Return the seconds that load adds between ``start`` and a position; one item per row of the metrics' ``visits``."""
+        """Return the seconds that load adds between ``start`` and another position, for each row of the metrics' ``visits``.
+
+        Row :attr:`visit_group` of a position holds the position's seconds. ``load_s`` has the extra seconds per call, by
+        engine.
+        """
         visits = self.metrics.visits
         return np.asarray((visits - visits[self.visit_group[start]]).dot(load_s))
 
     @cached_property
     def visit_group(self) -> Integers:
-        """The index of each position's row in the metrics' ``visits``."""
+        """The row of the metrics' ``visits`` (calls per engine) that belongs to each position; shape (positions,)."""
         return self.metrics.visit_group[self.graph.nodes].astype(np.intp)
 
     def _total(self, metric: Metric, is_variance: bool) -> FloatArray:
@@ -96,7 +100,7 @@ class Cap:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """A key that is equal for caps which admit the same sequences of calls from the root."""
+        """A key for caches: two caps with equal keys admit the same sequences of calls from the root."""
         return self.quantity, self.limit
 
     def at(self, limit: float) -> Cap:
@@ -125,7 +129,10 @@ def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, C
 
 
 def within_all(caps: Iterable[Cap], size: int) -> BoolArray:
-    """Return for each position whether the calls that lead there stay within all caps."""
+    """Return for each position whether the calls that lead there stay within all caps; shape (``size``,).
+
+    ``size`` is the number of positions.
+    """
     fits = np.ones(size, np.bool_)
     for cap in caps:
         fits &= cap.admits(0, size)
@@ -134,7 +141,7 @@ def within_all(caps: Iterable[Cap], size: int) -> BoolArray:
 
 @dataclass(frozen=True)
 class Admissible:
-    """The edges below a start that may be chosen.
+    """The possible next calls (edges) below a start that a plan may choose.
 
     Args:
         graph: The decision graph.
@@ -149,7 +156,10 @@ class Admissible:
     barred: Collection[str] = ()
 
     def admitted(self, spans: Sequence[Span]) -> tuple[list[Span], list[BoolArray | None]]:
-        """Return the spans down to the first span in which no edge is admitted, with masks of admitted edges (None: all)."""
+        """Return the levels below the start that a plan can reach, and for each a mask of its admitted edges (None: all edges).
+
+        The last of these levels is the first in which no edge is admitted, if there is such a level.
+        """
         kept: list[Span] = []
         masks: list[BoolArray | None] = []
         for span, mask in zip(spans, self._masks(spans), strict=True):
@@ -185,10 +195,11 @@ class Admissible:
 
 
 def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admissible, measure: Cap) -> FloatArray:
-    """Return for each group of the start the lowest worst-case use of ``measure`` by plans that answer every request.
+    """Return for each branch of the start the lowest worst-case use of ``measure`` by plans that answer every request.
 
-    The worst case is a plan's longest (or most expensive) sequence of calls. The result is infinite if no admitted plan
-    answers on every branch. Ending at the start itself does not count as a plan.
+    The worst case is a plan's longest (or most expensive) sequence of calls. ``measure`` is a cap whose quantity (seconds or
+    dollars) is added up; its limit is ignored. The result is infinite if no admitted plan answers on every branch. Ending at
+    the start itself does not count as a plan.
     """
     spans, masks = admission.admitted(spans)
     below: FloatArray | None = None
@@ -208,7 +219,10 @@ def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission:
 
 
 def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
-    """Return for each node of a span the lowest worst-case use of ``measure``, given ``least``, that of each group."""
+    """Return for each node of a level the lowest worst-case use of ``measure``.
+
+    ``least`` has the same for each branch of these nodes.
+    """
     low, high = span.nodes
     groups = slice(*span.groups)
     longest = np.where(graph.lost[low:high] > 0.0, np.inf, measure.used(low, high))

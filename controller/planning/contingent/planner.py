@@ -56,7 +56,7 @@ class ContingentPlanner:
 
     @classmethod
     def of(cls, metrics: PathMetrics) -> Self | None:
-        """Return a planner; None if every plan over the trie ends at a single node, which the path index finds faster."""
+        """Return a planner; None if every plan over the trie ends at a single node, for which the path index is faster."""
         return cls(metrics) if metrics.annotated.is_contingent else None
 
     def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
@@ -113,9 +113,9 @@ class ContingentPlanner:
         return self._decision(request, policy, relaxed, found)
 
     def _in_time(self, request: PlanRequest, found: ContingentDecision) -> ContingentDecision:
-        """Return a plan by the probability of being late, instead of ``found``, which is a plan by mean times.
+        """Return a plan that takes the probability of a late answer into account, instead of ``found``, a plan by mean times.
 
-        Return ``found`` if no time is left, if it violates another bound, or if no model fits.
+        Return ``found`` if no time is left, if it violates another bound, or if no model can be run within the time left.
         """
         objective, known = request.objective, found.problem
         assert objective.max_latency_s is not None
@@ -163,7 +163,7 @@ class ContingentPlanner:
         return found
 
     def hull(self, objective: Objective) -> Hull:
-        """Return the hull of accuracy by cost of the plans between which the objective's traffic may be split."""
+        """Return the upper hull, in cost and accuracy, of the plans between which the objective's traffic may be split."""
         check_plannable(objective, self.metrics)
         return self._population(objective, self._from_root(objective)).hull()
 
@@ -174,12 +174,12 @@ class ContingentPlanner:
 
     @cached_property
     def problems(self) -> Problems:
-        """The maker of the graph's planning problems for mean times."""
+        """An object that makes the planning problems of the graph for plans by mean times."""
         return (Problems if self.graph.is_tree else GridProblems)(self.graph, self.metrics)
 
     @cached_property
     def chances(self) -> ChanceProblems:
-        """The maker of the graph's planning problems for ``risk="dp"``."""
+        """An object that makes the planning problems of the graph for ``risk="dp"``."""
         return ChanceProblems(self.graph, self.metrics)
 
     def _problems(self, objective: Objective) -> Problems:
@@ -206,7 +206,10 @@ class ContingentPlanner:
         return self._problems(objective).below(root, 0, self.graph.groups_at(0), within_s=within_s)
 
     def _population(self, objective: Objective, problem: Problem) -> Population:
-        """Return the plans to choose from; objectives that differ only in their bounds on averages share these plans."""
+        """Return the plans to choose from for this objective and its problem from the root.
+
+        They are computed once for all objectives that differ only in their bounds on averages.
+        """
         answers_first = objective.on_infeasible == "raise"
         kinds = sorted((name, cap.kind) for name, cap in problem.caps.items())
         key = (answers_first, objective.risk, objective.late_weight, *kinds)
@@ -265,7 +268,7 @@ class ContingentPlanner:
         return replace(outcome, first=first, goal=policy.goal)
 
     def _best(self, problem: Problem, request: PlanRequest, policy: RootPlan) -> tuple[Solution, tuple[str, ...]]:
-        """Return the best plan for the request's remaining time and money under the load, and the names of caps it exceeds."""
+        """Return the best plan for the request's remaining time and money under the load, and the names of exceeded caps."""
         objective, goal = request.objective, policy.goal
         missed = tuple(bound for bound, cap in problem.caps.items() if cap.limit < 0.0 and bound in UNITS)
         outcome = problem.solved(goal)

@@ -24,17 +24,19 @@ from vinelm.trie.arrays import BoolArray, FloatArray, Integers
 
 @dataclass(frozen=True)
 class RootPlan:
-    """The plan from the root for one objective, and the criterion for plans that leave it.
+    """The plan from the root for one objective, and the goal of requests that cannot follow this plan.
 
     Attributes:
         outcome: The plan from the root on, at zero load; None if plans depend only on each request's time, money and load.
-        goal: The criterion for a request's own plan, once its remaining time and money and the load are known.
+        goal: What a request's own plan maximizes or minimizes, once its remaining time and money and the load are known.
         is_fixed: Whether ``outcome`` ignores a request's remaining time and money. Requests follow such a plan as long as it
             meets their caps.
-        relaxed: Bounds on averages that no plan meets.
-        best: The best accuracy (or cost) that a plan within the other bounds reaches, for the first bound in ``relaxed``.
+        relaxed: Names of the bounds on averages that no plan meets.
+        best: The best accuracy (or cost) that a plan within the other bounds reaches, for the first bound in ``relaxed``; NaN
+            if ``relaxed`` is empty.
         within_s: The limit on a request's time from the root at zero load, in seconds; None without such a limit.
-        looked_up: A cache of the next model, plan and problem, by the request's position and the branches that may come.
+        looked_up: A cache of (next model, plan, problem), keyed by the request's position, the branches that may come and
+            whether the request may end.
     """
 
     outcome: Solution | None
@@ -89,9 +91,10 @@ class Population:
         return self._relaxed(found, *((COST_CAP,) if floor is None else (COST_CAP, FLOOR)))
 
     def hull(self) -> Hull:
-        """Return the part of these plans' hull that is needed to split traffic so that the mean meets its bound.
+        """Return the part of the hull of these plans, in cost and accuracy, between whose corners traffic is split.
 
-        A plan on it may cost more than the objective's bound, because only part of the traffic follows it.
+        It spans the objective's bound on the mean. A plan on it may cost more than this bound, because only part of the traffic
+        follows the plan.
         """
         # Only the edge that spans the bound is refined: the rest of the hull does not matter for a mixture.
         capped, loose = self._spanning(self.curve), [] if self.uncapped is None else self._spanning(self.uncapped)
@@ -144,7 +147,10 @@ class Population:
         return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
 
     def _goal(self, target: str, floor: float | None, budget: float | None) -> PlanGoal:
-        """Return the goal for requests that cannot follow the root's plan, because a model failed or because they have caps."""
+        """Return the goal of requests that cannot follow the root's plan, because a model failed or because they have caps.
+
+        ``floor`` is the minimum mean accuracy and ``budget`` the maximum mean cost in dollars; None without this bound.
+        """
         if target == "cost":
             return PlanGoal("cost") if floor is None else self.curve.price_reaching(floor)
         return PlanGoal("accuracy") if budget is None else self.curve.price_within(budget)
@@ -154,11 +160,13 @@ class Population:
     ) -> Integers | None:
         """Return the indices of the plans that meet the bounds, best first; None if no plan does.
 
+        Plans are numbered with the corners first, then the fixed plans.
+
         Args:
             first: ``"cost"`` compares cost first; any other target compares accuracy first.
-            accuracy: Each plan's accuracy: first the corners', then the fixed plans'.
-            cost: Each plan's cost in dollars, in the same order.
-            meets: Whether each plan meets the bounds, in the same order.
+            accuracy: Each plan's accuracy, shape (plans,).
+            cost: Each plan's cost in dollars, shape (plans,).
+            meets: Whether each plan meets the bounds, shape (plans,).
             corners: The corners.
         """
         items = np.flatnonzero(meets)

@@ -27,9 +27,12 @@ _ROUNDING = 1e-9
 class Solution:
     """A contingent plan from a start, and its value to a request that continues from there.
 
+    A group is a branch of the graph: the edges from one position to one stage. A choice is an edge (the call to make),
+    :data:`END` or :data:`NOTHING`.
+
     Args:
-        first: The choice on each branch of the start, by group: an edge, :data:`END` or :data:`NOTHING`.
-        below: Returns the choice of every group below the start, by group; called when these choices are first needed.
+        first: The choice on each branch of the start, keyed by the index of its group.
+        below: Returns the choices of all groups below the start, shape (groups,); called when these choices are first needed.
         accuracy: Expected accuracy.
         cost_usd: Expected cost from the start on, in dollars; at the root, including the cost before the first call.
         lost: Probability of reaching a branch on which no model is admitted (:data:`NOTHING`).
@@ -45,7 +48,7 @@ class Solution:
 
     @cached_property
     def choice(self) -> Integers:
-        """The choice that the plan makes in every group below the start, by group."""
+        """The plan's choice on every branch below the start, shape (groups,); other elements are meaningless."""
         return self.below()
 
     def plan(self, graph: DecisionGraph, start: int) -> Plan:
@@ -76,7 +79,7 @@ class Problem:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """The levels of the graph below the start."""
+        """The levels of the graph below the start, from the start's own level on."""
         return list(self.graph.spans(self.start, self.groups))
 
     @cached_property
@@ -105,7 +108,7 @@ class Problem:
         return all(cap.holds(plan) for cap in self.caps.values())
 
     def uncapped(self) -> Problem | None:
-        """Return this problem without caps if plans under caps are only approximate; otherwise None."""
+        """Return this problem without caps if plans under caps are only approximate; None if they are exact, as here."""
         return None
 
     # -- the best plan -------------------------------------------------------------------------------------------
@@ -149,9 +152,10 @@ class Problem:
     def _induced(
         self, goal: PlanGoal, admission: Admissible
     ) -> tuple[Induction, Best, Callable[[Mapping[int, int]], Integers]]:
-        """Return the induction, the best edges of the start's groups, and a function that returns all later choices.
+        """Return the backward induction, the best edge of each branch of the start, and a function for all later choices.
 
-        The function takes the choices at the start, by group; in a tree, the later choices do not depend on these.
+        The function takes the choices at the start, keyed by group, and returns the choices below; in a tree, these do not
+        depend on the choices at the start.
         """
         spans, masks = admission.admitted(self.spans)
         found = Induction(self.graph, spans, goal, masks)
@@ -173,11 +177,11 @@ class Problem:
         return max(both, key=lambda each: weight * each.accuracy - price * each.cost_usd)
 
     def _ends(self, found: Induction, nothing: BoolArray, on: Worth) -> BoolArray:
-        """Return for each branch whether the request should end now.
+        """Return for each branch of the start whether the request should end now.
 
         Args:
             found: Compares ending with continuing.
-            nothing: The branches on which no edge is admitted.
+            nothing: Whether each branch has no admitted edge.
             on: The value of continuing on each branch.
         """
         if not self.can_end:
@@ -192,7 +196,7 @@ class Problem:
         return np.full(len(nothing), is_better or bool(nothing.all()))
 
     def beginning_with(self, group: int, edge: int, goal: PlanGoal) -> Solution:
-        """Return the best plan by the goal among plans that begin with this edge of the group."""
+        """Return the best plan by the goal among plans that take ``edge`` on the branch ``group``."""
         models = self.graph.annotated.trie.models
         others = {models[self.graph.model[e]] for e in self.graph.edges_of(group) if e != edge}
         admission = replace(self.admission, barred=others | set(self.admission.barred))
@@ -218,7 +222,7 @@ class Problem:
         return tuple(names)
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """Return the plan that exceeds the ``missed`` caps least in the worst case, earlier caps first."""
+        """Return the plan that exceeds the ``missed`` caps least in the worst case; earlier caps take precedence."""
         admission = self.admission.without(WITHIN)
         for name in missed:
             cap = self.caps[name].at(np.inf)
@@ -228,7 +232,10 @@ class Problem:
         return self._quickest(goal._replace(answers_first=True), admission)
 
     def _quickest(self, goal: PlanGoal, admission: Admissible) -> Solution:
-        """Return the best plan; if time is minimized, the best within the shortest time in which all requests get an answer."""
+        """Return the best plan; if time is minimized, only among plans with the shortest worst-case time.
+
+        The shortest worst-case time is that of plans which answer every request. Without such a plan, all plans are compared.
+        """
         if self.seconds is None:
             return self.best(goal, admission)
         least_s = self.least_of_the_longest(self.seconds, admission)
@@ -237,13 +244,17 @@ class Problem:
         return self.best(goal._replace(answers_first=True), admission.and_within(_FASTEST, self.seconds.at(least_s)))
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """Return the lowest worst-case use, by any plan, of the first capped quantity if these caps are ignored."""
+        """Return the lowest worst-case use of the first of the ``missed`` caps, in seconds or dollars, by any plan.
+
+        All caps named in ``missed`` are ignored.
+        """
         return self.least_of_the_longest(self.caps[missed[0]], self.admission.without(*missed))
 
     def least_of_the_longest(self, measure: Cap, admission: Admissible) -> float:
-        """Return the lowest worst-case use of ``measure`` from the start on, over all plans that answer every request.
+        """Return the lowest worst-case use from the start on, over all plans that answer every request.
 
-        The result is infinite if no plan answers every request, and 0 if the request may end now.
+        ``measure`` is a cap whose quantity (seconds or dollars) is added up; its limit is ignored. The result is infinite if no
+        plan answers every request, and 0 if the request may end now.
         """
         if self.can_end:
             return 0.0

@@ -64,14 +64,14 @@ class Problems:
         return Problem(self.graph, start, groups, admission, request.may_stop, is_joint, seconds)
 
     def times(self, objective: Objective) -> FloatArray:
-        """Return the limits to try on a request's time, in seconds, ascending; the last limit admits all plans.
+        """Return limits on a request's time, in seconds, ascending, for a search by latency; the last limit admits all plans.
 
         They are used to minimize latency under bounds on averages over requests.
         """
         return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
 
     def goal(self, objective: Objective) -> PlanGoal | None:
-        """Return the criterion for plans if it is the same for all requests; None if it follows from bounds on averages."""
+        """Return the goal of plans if it is the same for all requests; None if it follows from bounds on averages."""
         return None
 
     @cached_property

@@ -33,7 +33,7 @@ class PlanGoal(NamedTuple):
 
 
 class Worth(NamedTuple):
-    """The value of plans that begin at nodes, edges or groups; each array has one item per node, edge or group.
+    """The value of plans that begin at nodes, edges or branches (groups); each array has one item per node, edge or branch.
 
     The arrays are the accuracy, the expected cost in dollars, the probability of reaching :data:`NOTHING` (None if it is 0
     everywhere), and the worst-case latency in seconds (None while not needed). On a grid of a request's remaining amounts,
@@ -50,7 +50,10 @@ class Worth(NamedTuple):
         return self.each(lambda values: values[..., items])
 
     def picked(self, items: Integers) -> Worth:
-        """Return the values at these indices into the flattened arrays, in the shape of ``items``."""
+        """Return the values at these indices; an index counts the elements of each array in its flattened form.
+
+        The arrays of the result have the shape of ``items``.
+        """
         return self.each(lambda values: values.take(items))
 
     def each(self, change: Callable[[FloatArray], FloatArray]) -> Worth:
@@ -65,10 +68,10 @@ class Worth(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The best edge of each group of a range, and the value of taking this edge given that the group's stage comes next.
+    """The best edge of each branch in a range of branches, and the value of this edge given that the branch's stage comes.
 
-    ``edge`` is :data:`NOTHING` if no edge is admitted; then ``worth`` is meaningless. ``has_ties`` is True if some
-    edges were equal in every compared quantity.
+    ``edge`` has the shape (*grid, branches). It is :data:`NOTHING` if no edge is admitted; then ``worth`` is meaningless.
+    ``has_ties`` is True if some edges were equal in every compared quantity.
     """
 
     edge: Integers
@@ -77,12 +80,12 @@ class Best(NamedTuple):
 
 
 class Induction:
-    """The optimal choice of every group below a request's position, given the admitted edges.
+    """The optimal choice on every branch below a request's position, given the admitted edges.
 
     Args:
         spans: The levels below the start (:meth:`DecisionGraph.spans`), down to the last with an admitted edge.
         goal: The criterion of the plan.
-        admitted: Which edges of each span may be chosen; None for all.
+        admitted: For each level, a mask of the edges that may be chosen; None for all.
         left: The grid of a request's remaining amounts; None if they do not matter or if, as in a tree, the node determines
             them.
     """
@@ -122,10 +125,10 @@ class Induction:
         return self._best_edges(0, below, with_latency)
 
     def _best_edges(self, depth: int, below: Worth | None, with_latency: bool) -> Best:
-        """Return the best edge of each group of the span with the index ``depth``.
+        """Return the best edge of each branch (group) of the level ``depth``, an index into ``spans``.
 
-        ``below`` is the value of the next span's nodes; None for the last span. ``with_latency`` tells whether to
-        compute the worst-case latency, too.
+        ``below`` is the value of the next level's nodes; None for the last level. ``with_latency`` tells whether to compute the
+        worst-case latency, too.
         """
         graph, span = self.graph, self.spans[depth]
         low, high = span.edges
@@ -150,7 +153,7 @@ class Induction:
         return best
 
     def best_of(self, span: Span, worth: Worth, admitted: BoolArray | None) -> Best:
-        """Return the best edge of each group of a span, given the value of following each edge."""
+        """Return the best edge of each branch (group) of a level, given the value of following each edge."""
         low, high = span.edges
         # A group is a stage that comes next; its edges are the models. The plan picks one edge per group, independently of
         # other groups, so the induction may go level by level.
@@ -169,7 +172,7 @@ class Induction:
         return Best(np.where(items < 0, NOTHING, edges), worth.picked(np.maximum(items, 0)), found.ties_remain)
 
     def _keys(self, worth: Worth) -> list[Callable[[], FloatArray]]:
-        """Return the quantities by which edges are compared in turn, as functions; larger values are better."""
+        """Return functions that compute the quantities by which edges are compared, in this order; larger is better."""
         goal, lost, longest_s = self.goal, worth.lost, worth.longest_s
         keys: list[Callable[[], FloatArray]] = []
         if goal.late is not None:
@@ -187,7 +190,7 @@ class Induction:
         return keys if worth.accuracy.ndim == 1 else [lambda key=key: key().reshape(-1) for key in keys]  # type: ignore[misc]
 
     def _of_nodes(self, span: Span, best: Best, with_latency: bool) -> Worth:
-        """Return the value of a span's nodes if each group takes its best edge, or ends where that is better."""
+        """Return the value of a level's nodes if each branch takes its best edge, or ends where that is better."""
         graph, groups = self.graph, slice(*span.groups)
         right = self._on_grid(graph.ended_right[slice(*span.nodes)])
         if span.groups[0] == span.groups[1]:
@@ -238,7 +241,7 @@ class Induction:
         return better
 
     def _value(self, worth: Worth) -> FloatArray:
-        """Return the quantity by which plans are compared first if times are random."""
+        """Return the quantity by which plans are compared first if times are random; larger is better."""
         accuracy = 0.0 if self.goal.target == "cost" else worth.accuracy
         late = 0.0 if worth.lost is None else (self.goal.late or 0.0) * worth.lost
         return np.asarray(accuracy - self._price * worth.cost_usd - late)
@@ -250,10 +253,10 @@ class Induction:
 
         Args:
             span: The level of the nodes.
-            below: The same probability after each group's best edge; None if it is 0.
-            arm: The probability of each group's branch, given that the request is at the group's node.
-            ends: The groups in which the request ends.
-            nothing: The groups in which no edge is admitted.
+            below: P(reaching NOTHING after the best edge of each branch); None if it is 0.
+            arm: The probability of each branch, given that the request is at the branch's node.
+            ends: Whether the request ends on each branch.
+            nothing: Whether each branch has no admitted edge.
         """
         own = self.graph.lost[slice(*span.nodes)]
         if below is None and not nothing.any():
@@ -265,7 +268,7 @@ class Induction:
         return np.broadcast_to(of_nodes, (*self._grid, len(of_nodes))) if self._grid else of_nodes
 
     def _sums(self, span: Span, of_groups: FloatArray) -> FloatArray:
-        """Return for each node of the span the sum over its groups."""
+        """Return for each node of the level the sum of ``of_groups`` over the node's branches."""
         return self._per_node(span, of_groups, np.add)
 
     def _per_node(self, span: Span, of_groups: FloatArray, combine: np.ufunc) -> FloatArray:
@@ -299,9 +302,12 @@ def _nothing(shape: tuple[int, ...], with_latency: bool) -> Best:
 
 
 class _Found(NamedTuple):
-    """The index of the best item of each group; -1 if the group has no admitted items.
+    """The best item of each group.
 
-    ``has_empty`` is True if some group has none, ``ties_remain`` if some group's best items are equal in every key.
+    Attributes:
+        items: The index of each group's best item; -1 if the group has no admitted item.
+        has_empty: Whether some group has no admitted item.
+        ties_remain: Whether some group's best items are equal in every key.
     """
 
     items: Integers
@@ -313,7 +319,7 @@ class _Search:
     """Finds the best item of each group, where a group is a range of neighbouring items.
 
     Args:
-        starts: Each group's first item.
+        starts: The index of each group's first item.
         size: Number of items.
         width: Number of items of every group; 0 if groups differ in size.
     """
