@@ -95,7 +95,11 @@ class _ProxiedPermit:
         self.tokens = tokens
 
     def take(self, answer: bytes) -> None:
-        """Record the parent's answer. Raises ``ConnectionError`` if the parent has exited."""
+        """Record what the parent answered when it admitted the attempt: the replica to call, and where to mark the prompt's
+        cache.
+
+        Raises ``ConnectionError`` if the parent has exited.
+        """
         if not answer:
             raise ConnectionError("the process that holds the rate limits is gone")
         self.replica = answer[0]
@@ -125,7 +129,10 @@ class ProxiedRateLimiter:
         self._attempt: dict[str, Any] = {"unit": unit, "model": model}
 
     def of(self, prompt: PromptCall) -> ProxiedRateLimiter:
-        """Return a rate limiter for an attempt with this prompt, whose cache marks the parent chooses at admission."""
+        """Return a rate limiter for one attempt with this prompt.
+
+        When the parent admits the attempt, it also chooses the marks in the prompt that the provider caches.
+        """
         return ProxiedRateLimiter(self._theirs, self._attempt["unit"], self._attempt["model"], prompt)
 
     @contextmanager

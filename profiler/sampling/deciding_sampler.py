@@ -120,11 +120,17 @@ class DecidingSampler:
         return self._last[2]
 
     def asking(self, round_: int, request_id: str, run: Run) -> str:
-        """Describe a path of the comparison briefly, such as ``gpt-5-mini 12 of 30`` (model, request, requests)."""
+        """Describe a path of the comparison briefly: its model, and the position of its request, such as ``gpt-5-mini 12 of
+        30``.
+        """
         return self._race.asking(round_, request_id, run)
 
     def single_models(self, observations: Sequence[Observation], counted: str = "right") -> SingleModels:
-        """Return the results of each single model and of the current setup; ``counted`` names what counts as good ("right")."""
+        """Return the accuracy and cost of each single model and of the current setup.
+
+        ``counted`` is the word for a good answer: ``"right"``, or ``"as good"`` if answers are compared with the current
+        setup's.
+        """
         return replace(self._race.table(observations), counted=counted)
 
     def race_alone(self) -> Self:
@@ -134,7 +140,10 @@ class DecidingSampler:
         return alone
 
     def _deciding(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Yield the paths of a round after the comparison, each for the purpose that is furthest below its share."""
+        """Yield the paths of a round after the comparison.
+
+        Each path serves the purpose that has so far received the smallest part of its share of the money.
+        """
         rows = rows_by_cell(observations)
         prices = Prices.of(self.template, self.catalog, observations)
         spent_usd = prices.spent(observations, self.catalog)
@@ -161,9 +170,9 @@ class DecidingSampler:
     def _uses(
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> list[_Use]:
-        """Return the purposes on which a round spends its money (``round_usd`` dollars), with their shares.
+        """Return the purposes on which a round spends ``round_usd`` dollars, with the share of each.
 
-        ``left_usd`` are the dollars left of the profile's budget.
+        ``left_usd`` is what is left of the profile's budget, in dollars.
         """
         whole = self._whole_runs(observations, paths, prices)
         has_today = self.template.today is not None
@@ -193,14 +202,15 @@ class DecidingSampler:
 
     @property
     def _begins_alike(self) -> bool:
-        """True if all requests choose their first call from the same models."""
+        """True if every request makes its first call, and chooses its model from the same list."""
         first = self._choices[0]
         return isinstance(first, tuple) and SKIP not in first
 
     def _ended_by_first(self, observations: Sequence[Observation]) -> float:
-        """Return the share of first answers in the results that pass the workflow's check and so end every plan.
+        """Return the share of first answers, in [0, 1], that passed the workflow's own check and therefore end every plan.
 
-        The share is 0 if the results have signals or agreement of answers, since plans may then continue after a passed answer.
+        The share is 0 if results have signals or answer classes, since plans may then continue after a passed answer. It is
+        also 0 under another stop rule.
         """
         if self.template.stop != "workflow" or not self._begins_alike:
             return 0.0

@@ -64,8 +64,9 @@ class Search:
     ease = 0.8
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return the difficulty of the search by skill. It demands only "nesting": 0.5 if the ticket names the device,
-        otherwise 1.
+        """Return the difficulty of the search by skill.
+
+        It demands only the skill "nesting": 0.5 if the ticket names the device, otherwise 1.
         """
         device = self._words(request)[:1]
         return {"nesting": 0.5 if device and device[0] in str(request.data["ticket"]).lower() else 1.0}
