@@ -214,7 +214,7 @@ class OpenCells:
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
     def open_below(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models of the next call with which a request can continue to an open call; the call ``prefix`` has a
+        """Return the models with which a request can continue to an open call, after the call ``prefix``, which has a
         result.
         """
         return self._below[request, prefix]

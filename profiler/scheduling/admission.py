@@ -178,8 +178,9 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Count the path's results that are not committed yet among the calls that may end the run, with their known outcomes
-        and costs.
+        """Count the path's results that are not committed yet, with their known outcomes and costs.
+
+        They count among the calls that may end the run.
         """
         for length in range(path.committed + 1, path.resolve(self._cells.rows, self._rule) + 1):
             cell = path.cell(length)

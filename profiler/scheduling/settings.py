@@ -131,12 +131,12 @@ class ExecutionConfig:
 
 
 class Look(NamedTuple):
-    """When a step of a profile ends, so that its results are evaluated: at a coverage, or at a cost if that is reached earlier.
+    """When one step of a profile ends, so that its results are evaluated: at a coverage or at a cost, whichever comes first.
 
     Attributes:
         coverage: a fraction in (0, 1].
-        usd: the cost of all results, in dollars.
-        least_rows: the step does not end before this number of results.
+        usd: the cost of all results, in dollars; infinite if cost does not end the step.
+        least_rows: the step does not end before the store has this number of results.
     """
 
     coverage: float
@@ -232,12 +232,15 @@ class ProfileSettings:
 
     @property
     def sampled_for(self) -> ProfileLimits:
-        """The limits of the whole profile."""
+        """The limits from which the sampler computes its shares: those of the whole profile, or else of this run."""
         return self.whole or self.limits
 
     @property
     def counted(self) -> str:
-        """What counts as a good answer: "right", or without labels "as good" as the current setup's answer."""
+        """The word for a good answer in messages.
+
+        It is ``"right"``, or ``"as good"`` if answers without a label are compared with the current setup's answers.
+        """
         return "right" if self.compared is None else "as good"
 
     def note(self, line: str | None) -> None:

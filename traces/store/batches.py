@@ -81,7 +81,7 @@ class BatchRecords:
             return frozenset(connection.execute(select(_BATCHES.c.provider_id)).scalars()) - {None}
 
     def calls_of(self, batch_id: int) -> list[str]:
-        """Return the digests of the calls of a batch whose result is not written yet."""
+        """Return the digests of those calls of a batch that are not deleted yet, because their results are not written."""
         with self._database.transaction() as connection:
             return list(connection.execute(select(_CALLS.c.digest).where(_CALLS.c.batch_id == batch_id)).scalars())
 
@@ -95,9 +95,9 @@ class BatchRecords:
             return None if row is None else (row[0], row[1])
 
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
-        """Return the maximum cost, in dollars, of calls that were bought for a request and prefix but not used.
+        """Return the maximum cost, in dollars, of the batch calls of a request and prefix that its job has not made again.
 
-        Calls in ``asked`` count as used.
+        ``asked`` has the digests of the calls that the job has made.
         """
         with self._database.transaction() as connection:
             found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
@@ -126,7 +126,10 @@ class BatchRecords:
             return None if found is None else float(found)
 
     def terms(self) -> dict[str, Any] | None:
-        """Return the planning settings of requests in progress (:meth:`note_terms`); None if no batch has their calls."""
+        """Return the planning settings of requests in progress, as :meth:`note_terms` recorded them.
+
+        None if no batch has a call, or no settings were recorded.
+        """
         with self._database.transaction() as connection:
             if connection.execute(select(_CALLS.c.digest).limit(1)).first() is None:
                 return None
@@ -134,7 +137,10 @@ class BatchRecords:
             return json.loads(text) if text else None
 
     def note_terms(self, terms: Mapping[str, Any]) -> None:
-        """Record the planning settings of a dataset's requests as plain JSON, since a resumed request must repeat its calls."""
+        """Record the planning settings of a dataset run, as plain JSON.
+
+        A resumed request must plan in the same way, so that it repeats its calls.
+        """
         with self._database.transaction() as connection:
             schema.set_meta(connection, _TERMS, json.dumps(dict(terms)))
 
@@ -166,9 +172,9 @@ class BatchRecords:
                     self.replace(cell)
 
     def leave(self, entry: int) -> None:
-        """Keep counting the cost of a ledger entry whose calls the budget stopped.
+        """Mark a ledger entry as abandoned, because the budget refused calls of its job after other calls were sent in batches.
 
-        It counts until :meth:`replace` is called for its request and prefix.
+        Its cost counts until :meth:`replace` is called for its request and prefix.
         """
         with self._database.transaction() as connection:
             here = and_(_ENTRIES.c.entry_id == entry, _ENTRIES.c.is_batched)

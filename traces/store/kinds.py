@@ -57,10 +57,10 @@ def told_apart(
 
 
 def learnt_of_requests(store: ObservationStore, template: Template) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the type of each registered request, by id, and a reason if the estimate ignores the declared types.
+    """Return the type of each registered request, by request id, and why the estimate ignores declared types, as a tuple.
 
-    The types are empty if the template has none. The reason, a sentence, is empty if the template has types or the store
-    declares none.
+    The types are empty if the template has none. The tuple has one sentence if the store declares types that the template does
+    not distinguish; otherwise it is empty.
 
     Args:
         store: The store, which is only read.
