@@ -166,7 +166,7 @@ def _renew_kinds(rows: KeptRows, kinds: Mapping[str, str] | None) -> None:
 
 
 def record_for(signals: Signals) -> SignalRecord:
-    """Return a record that identifies the declared signals."""
+    """Return a record with digests of the declared signal and answers, to compare with a later declaration."""
     signal = signals.signal if signals.signal is None or isinstance(signals.signal, str) else code_digest(signals.signal)
     agree = None if signals.agree is None else code_digest(signals.agree)
     return SignalRecord(signal=signal, edges=signals.edges, agree=agree, answer=signals.answer)

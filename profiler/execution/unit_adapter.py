@@ -104,7 +104,10 @@ class UnitAdapter(VineInterface):
         return frozenset(self.adapter.ends)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """Return a conditional edge; see :meth:`VineInterface.route`. Only the template limits how often a loop repeats."""
+        """Return a conditional edge; see :meth:`VineInterface.route`.
+
+        Without ``to``, ``times`` is ignored: in a profile only the template limits how often a loop repeats.
+        """
         if settings.get("to") is None:
             settings.pop("times", None)
         return super().route(fn, **settings)

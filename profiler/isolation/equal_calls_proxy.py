@@ -23,7 +23,8 @@ class EqualCallsProxy(ChildRequests):
 
     Args:
         equal: the stored answers and the calls in flight.
-        waiting: returns, for a job's number, a context manager that is entered while one of its calls waits for an equal call.
+        waiting: called with the number of a job; returns a context manager that is entered while a call of this job waits for
+            an equal call.
     """
 
     def __init__(self, equal: EqualCalls, waiting: Callable[[int], AbstractContextManager[None]]) -> None:

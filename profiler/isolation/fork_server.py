@@ -110,8 +110,8 @@ class _ForkServer:
     def serve(self) -> None:
         """Read commands, one JSON object per line, until the parent exits.
 
-        ``{"unit": NUMBER, "memory": MIB}`` forks a child for a job, with two passed descriptors; ``{"kill": NUMBER, "signal":
-        N}`` sends a signal to a child.
+        A command with ``unit`` (a job's number) and ``memory`` (in MiB) forks a child, and comes with two descriptors. A
+        command with ``kill`` (a job's number) and ``signal`` sends this signal to the child.
         """
         text, descriptors = b"", []
         while True:

@@ -39,8 +39,8 @@ class RateLimitProxy(ChildRequests):
     """The parent's side of the shared rate limits.
 
     Args:
-        rate_limiters: the rate limits by model.
-        waiting: returns, for a job's number, a context manager that is entered while one of its attempts waits.
+        rate_limiters: the rate limiters by model name.
+        waiting: called with the number of a job; returns a context manager that is entered while an attempt of this job waits.
     """
 
     def __init__(

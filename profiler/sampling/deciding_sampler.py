@@ -45,23 +45,25 @@ class DecidingSampler:
 
     - If a request is one call, it buys answers of the models for which further answers are expected to change the best mixtures
       most per dollar (:mod:`~vinelm.profiler.sampling.mixtures`).
-    - If a request is several calls, half of it buys whole runs of the candidates, and half buys paths of
+    - If a request is several calls, half of the money buys whole runs of the candidates, and half buys paths of
       :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`. If the workflow's own check is the only signal, no plan
       continues after a passed first answer. Then the share of the money for first answers equals the share of first answers
       that pass, and first answers are chosen as for one call.
-    - If the template declares the current setup, three quarters buy whole runs of the current setup and of the candidates, on
-      the same requests, one plan after the other. Some of the other paths differ from the current setup in one place.
+    - If the template declares the current setup, three quarters of the money buy whole runs of the current setup and of the
+      candidates, on the same requests, one plan after the other. If a request is several calls, half of the other paths use
+      other models than the current setup from some call on, or in the first call only.
 
-    Each round after the comparison spends a fifth of the money spent before that round. At the end, priced paths continue until
-    every reached call has a result.
+    Each round after the comparison spends a fifth of the money spent before that round. At the end, paths of the priced sampler
+    continue until every reached call has a result.
 
     Args:
         template: A template bound to the catalog's models.
         catalog: The models with list prices; None if unknown.
         request_ids: The requests to sample from.
-        seed: The seed for the order of the requests and of the priced paths.
+        seed: The seed for the order of the requests and of the priced sampler's paths.
         limits: The limits of the profile, which determine the budget of the comparison.
-        continued_share: See :class:`PricedSampler`; here it is the share of the money for priced paths that such paths get.
+        continued_share: See :class:`PricedSampler`; here it is the share of the money for that sampler's paths that such paths
+            get.
         candidates: Returns the plans for which whole runs are bought, given the results so far; None for no plans.
         kinds: The type of each request; see :class:`PricedSampler`.
         few_rounds: Plan fewer and larger rounds, because a round takes hours (as with batches).
@@ -120,8 +122,9 @@ class DecidingSampler:
         return self._last[2]
 
     def asking(self, round_: int, request_id: str, run: Run) -> str:
-        """Describe a path of the comparison briefly: its model, and the position of its request, such as ``gpt-5-mini 12 of
-        30``.
+        """Describe a path of the comparison briefly by its model and the position of its request.
+
+        For example, ``gpt-5-mini 12 of 30`` is the path of the 12th of 30 requests.
         """
         return self._race.asking(round_, request_id, run)
 

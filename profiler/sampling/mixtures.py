@@ -117,12 +117,12 @@ class Gains:
 
 
 def purchases(gains: Gains, usd: Sequence[float], open_: Sequence[int], round_usd: float, left_usd: float) -> list[int]:
-    """Return the index of a model for each answer to buy, best gain per dollar first, until the round's budget is spent.
+    """Return the index of the model for each answer to buy, best gain per dollar first, until the round's budget is spent.
 
     Args:
         gains: The expected gains.
         usd: The cost of an answer of each model, in dollars, > 0.
-        open_: The number of requests that each model has not answered.
+        open_: For each model, the number of requests that it has not answered.
         round_usd: The dollars to spend in the round; the last purchase may exceed them.
         left_usd: The total budget left in dollars, which no purchase exceeds.
     """

@@ -328,7 +328,7 @@ class RoundPaths:
         rng.shuffle(self._to_continue)
 
     def next(self) -> RequestPath | None:
-        """Return the next path; None if all reached calls are executed or proposed."""
+        """Return the next path, whose first open call is claimed; None if all reached calls are executed or claimed."""
         weights = {}
         for name in self._first:
             share = 1.0 if self._unanswered(name) is not None else self._cells.n_going_on[name] / len(self._order)
@@ -379,8 +379,8 @@ class RoundPaths:
     def swapped(self) -> RequestPath | None:
         """Return a path on which some calls use other models than the current setup; None if none is left.
 
-        Most paths begin with calls that the current setup's models have answered, so that only the later calls cost money. Some
-        differ in the first model.
+        Most paths begin with calls that the current setup's models have answered, so that only the later calls cost money. The
+        models after the changed call are drawn. Some paths differ in the first model only.
         """
         self._n_swapped += 1
         found = self._other_first() if self._n_swapped % FIRST_SWAPPED == 0 else None

@@ -115,7 +115,10 @@ class ModelRace:
         return self._next(round_, known)
 
     def asking(self, round_: int, request_id: str, run: Run) -> str:
-        """Describe a path of a round briefly: its model, and the position of its request, such as ``gpt-5-mini 12 of 30``."""
+        """Describe a path of a round briefly by its model and the position of its request.
+
+        For example, ``gpt-5-mini 12 of 30`` is the path of the 12th of 30 requests.
+        """
         name = next((racer.name for racer in self.racers() if racer.run == run), "")
         asked = self.requests[min(round_, len(self.requests)) - 1] if round_ else PILOT
         return f"{name} {self.order.index(request_id) + 1} of {min(asked, len(self.order))}"

@@ -126,10 +126,10 @@ class SingleModels:
 
 
 def beta_interval(right: float, requests: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval that contains an accuracy with probability ``level`` (central, Jeffreys' prior); (0, 1) without
-    requests.
+    """Return the interval that contains an accuracy with probability ``level``; (0, 1) without requests.
 
-    ``right`` is the number of right answers, or the sum of scores, in ``requests`` requests.
+    It is the central interval with Jeffreys' prior. ``right`` is the number of right answers, or the sum of scores, in
+    ``requests`` requests.
     """
     from scipy.special import betaincinv  # a tenth of a second, which few commands need
 

@@ -228,10 +228,10 @@ class CellCounts:
         return np.asarray(total + unknown * (shares * below[..., first]).sum(axis=-1))
 
     def leaves(self) -> FloatArray:
-        """Return how many of the template's paths contain a call of each kind, as an expected number; shape (depth, slots).
+        """Return how many of the template's paths begin with a call of each kind and the calls before it; shape (depth, slots).
 
-        A request that ends early counts for each path that it would have had. If stages share a depth, that path is unknown, so
-        the request counts once.
+        The number is an expected value. A request that ends early counts for each path that it would have had. If stages share
+        a depth, that path is unknown, so the request counts once.
         """
         kinds, rates = self.kinds, self.rates()
         found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))

@@ -118,9 +118,9 @@ class ObservedCells:
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
-        """Return for each call before ``cell`` whether its answer ended the request under the stop rule; empty if none did.
+        """Return for each call before ``cell`` whether the request ended there under the stop rule; empty if it never did.
 
-        A failed call also counts as an end, but no call can follow it.
+        Failures are ignored, since no call follows a failure.
         """
         request_id, prefix = cell
         rows = [self.rows.get((request_id, prefix[:length])) for length in range(1, len(prefix))]

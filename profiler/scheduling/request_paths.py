@@ -302,7 +302,7 @@ class PriceBounds:
             self._of_block.setdefault(block, self._of_block[block + 1])
 
     def of(self, number: int) -> PriceBound:
-        """Return the price bound that applies to the jobs of the path at position ``number``."""
+        """Return the price bound that applies to the jobs of the path at position ``number``: that of its block."""
         return self._of_block[block_of(number, self._doublings)]
 
 

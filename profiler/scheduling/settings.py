@@ -73,8 +73,9 @@ class RayCluster:
         return self.address == "local"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the process that connects to Ray. A cluster that this process starts reports no usage
-        statistics.
+        """Return the environment variables for the process that connects to Ray.
+
+        A cluster that this process starts reports no usage statistics.
         """
         return {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"} if self.is_local else dict(os.environ)
 
@@ -145,7 +146,7 @@ class Look(NamedTuple):
 
     @property
     def next_usd(self) -> float | None:
-        """The cost in dollars at which the step ends; None if cost does not decide."""
+        """The cost in dollars at which the step ends; None if only the coverage ends the step."""
         return self.usd if 0.0 < self.usd < math.inf else None
 
     def is_due(self, coverage: Coverage) -> bool:

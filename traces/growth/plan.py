@@ -120,8 +120,10 @@ class StoredRow:
 class RowStatus(NamedTuple):
     """The decision of :class:`RowRules` on whether a row is valid.
 
-    ``holds``: whether the row is valid. ``needs_score``: whether the row is valid only after it is scored again. ``reason``:
-    why the row is invalid, or must be scored again.
+    Attributes:
+        holds: whether the row is valid.
+        needs_score: whether the row is valid only after it is scored again.
+        reason: why the row is invalid, or must be scored again; empty if it is valid.
     """
 
     holds: bool
@@ -194,7 +196,7 @@ class RowRules:
         return self.template.noted(None if follower is None else follower.name)
 
     def after(self, row: StoredRow) -> Afterwards:
-        """Return whether and how the request continues after the row."""
+        """Return what follows the row: whether its request ends there, and if not, the stage that comes next."""
         may_continue = row.failure is None and self.template.goes_on_past_ends
         return Afterwards(row.ended(self.rule), self.arm(row), may_continue)
 

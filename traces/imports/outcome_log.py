@@ -51,7 +51,8 @@ class LogImport:
         catalog: the models with prices; None gives each model its mean recorded cost per call as its price.
         models: import only these models; default: all models of the catalog, or all models in the table.
         stages: names of the calls' stages in order; the last name repeats.
-        depth: the maximum number of calls on a path; None takes the number of rounds, or the length of the longest run.
+        depth: the maximum number of calls on a path. With None, it is the largest ``round``, or with ``run`` the number of
+            calls of the longest run.
         stop: the stop rule; None means ``workflow``.
     """
 

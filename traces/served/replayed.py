@@ -175,7 +175,7 @@ class ReplayRows:
     def units(self, after: int = 0) -> list[dict[str, Any]]:
         """Return the sampled calls or requests whose number is above ``after``, in order, without their prompts.
 
-        Each is a mapping from the table's columns to values.
+        Each is a mapping from the columns of the table ``units`` to values.
         """
         query = select(*_BRIEF).where(units.c.unit_id > after).order_by(units.c.unit_id)
         with self._database.transaction() as connection:

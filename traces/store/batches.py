@@ -28,7 +28,8 @@ class BatchRecords:
         Args:
             key: VineLM's key of the batch.
             model: the name of the model that is called.
-            calls: for each call, its digest, its (request, prefix) and its maximum cost in dollars.
+            calls: for each call: its digest; the (request, prefix) of the result that it contributes to; and its maximum cost
+                in dollars.
         """
         self._database.require_held()
         recorded_s = time.time()
@@ -147,9 +148,9 @@ class BatchRecords:
     # -- the ledger ------------------------------------------------------------------------------------------------
 
     def abandoned(self) -> dict[Cell, float]:
-        """Return the dollars of ledger entries that a killed run left for batch calls, by (request, prefix).
+        """Return what a killed run may have spent on batch calls, in dollars, keyed by (request, prefix).
 
-        Only entries whose calls all go through batch APIs are returned. If the calls are made again, the answers that were
+        The amounts are ledger entries whose calls all go through batch APIs. If the calls are made again, the answers that were
         bought are fetched, so the new entry replaces these entries (:meth:`replace`).
         """
         request, prefix = _ENTRIES.c.request_id, _ENTRIES.c.prefix
@@ -159,13 +160,13 @@ class BatchRecords:
             return {(row[0], decode_prefix(row[1])): float(row[2]) for row in found}
 
     def replace(self, cell: Cell) -> None:
-        """Stop counting the abandoned entries of a request and prefix, in the transaction that reserves their new entry."""
+        """Set the abandoned ledger entries of a request and prefix to $0, in the transaction that reserves their new entry."""
         with self._database.transaction() as connection:
             here = and_(_IS_ABANDONED, _ENTRIES.c.request_id == cell[0], _ENTRIES.c.prefix == encode_prefix(cell[1]))
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
 
     def release_unsent(self) -> None:
-        """Stop counting abandoned entries for which no call was recorded, since their calls were never sent."""
+        """Set abandoned ledger entries to $0 if no call is recorded for them, since their calls were never sent."""
         with self._database.transaction():
             for cell in self.abandoned():
                 if not self.digests(cell):

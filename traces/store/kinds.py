@@ -77,11 +77,13 @@ def learnt_of_requests(store: ObservationStore, template: Template) -> tuple[dic
 
 
 def learnt(rows: Sequence[Observation], kinds: Mapping[str, str], template: Template) -> tuple[str, ...]:
-    """Return the request types with enough results to be distinguished; see :func:`~vinelm.template.kinds.learnt_kinds`.
+    """Return the request types that have enough profiled requests and first answers to be distinguished.
+
+    See :func:`~vinelm.template.kinds.learnt_kinds`.
 
     Args:
         rows: Rows of a store.
-        kinds: The type of each request.
+        kinds: The type of each request, by request id.
         template: A bound template without types.
     """
     first = [kinds[row.request_id] for row in rows if row.depth == 1 and row.request_id in kinds]

@@ -238,7 +238,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def drifted(self, what: str) -> BaseException:
-        """Record ``what``, the first deviation of the run from its record, and return the exception to raise."""
+        """Record ``what``, the first deviation of the run from its record, and return the exception that ends the run."""
         if self.drift is None:
             self.drift = (
                 f"the replay left its record: {what}: something between the calls gives another result when it runs again, "
@@ -248,7 +248,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def refused(self, name: str) -> BaseException:
-        """Record that the protected node or tool ``name`` would run again, and return the exception to raise."""
+        """Record that a node or tool, which must not run twice, would run again, and return the exception that ends the run."""
         return self._failing(
             f"{name!r} runs before invocation {len(self.prefix)} ({self.stage!r}) and would run again in its replay, which "
             "Workflow(unrepeatable=) forbids: move it behind the last stage, or replace it by a stand-in while profiling"
