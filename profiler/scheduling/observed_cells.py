@@ -120,7 +120,7 @@ class ObservedCells:
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
         """Return for each call before ``cell`` whether the request ended there under the stop rule; empty if it never did.
 
-        Failures are ignored, since no call follows a failure.
+        A failed call counts as an end, too, but no call can follow it.
         """
         request_id, prefix = cell
         rows = [self.rows.get((request_id, prefix[:length])) for length in range(1, len(prefix))]
