@@ -77,7 +77,10 @@ def _sources(units: Units) -> list[tuple[Catalog, Mapping[str, Backend]]]:
 
 
 def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
-    """Return the rate limits by model; for models with cache points they also track the prompt cache."""
+    """Return the rate limiters, keyed by model name.
+
+    Limiters of models with a prompt cache that the request controls also track what is cached.
+    """
     from vinelm.backends.registry import prompt_admissions_of, rate_limiters_of
 
     found: dict[str, RateLimiter] = {}
@@ -93,7 +96,8 @@ class KeepingWorker:
     Otherwise the run would write checkpoints one after another inside its transactions, which block other writers.
 
     Args:
-        place: the store of the checkpoints' contents.
+        worker: the worker that runs the jobs.
+        place: the folder or address where the contents of checkpoints are stored.
     """
 
     def __init__(self, worker: Worker, place: CheckpointPlace) -> None:
@@ -116,7 +120,10 @@ class KeepingWorker:
 
 
 def keeping(worker: Worker, store: ObservationStore) -> Worker:
-    """Return a worker that also writes checkpoints, if the store keeps them elsewhere; otherwise return ``worker``."""
+    """Return a worker that also writes each job's checkpoint, if the store keeps checkpoints outside of its own file.
+
+    Otherwise return ``worker`` itself.
+    """
     return worker if store.checkpoint_place is None else KeepingWorker(worker, store.checkpoint_place)
 
 

@@ -62,7 +62,7 @@ def _input_digest(workflow: Workflow, request: Request) -> str | None:
 
 
 def with_settings_of(identity: StoreIdentity, store: ObservationStore) -> StoreIdentity:
-    """Return the identity, with missing settings (such as a seed) taken from the store."""
+    """Return ``identity`` with those settings (such as a seed) added that only the store's identity has."""
     settings = {part: value for part, value in store.identity.fingerprint.items() if part.startswith(SETTING)}
     return replace(identity, fingerprint={**settings, **identity.fingerprint})
 
@@ -80,15 +80,15 @@ def kinds_of(workflow: Workflow, requests: Iterable[Request]) -> dict[str, str]:
 def bring_up_to_date(
     rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest], kinds: Mapping[str, str] | None = None
 ) -> None:
-    """Set the store's identity to that of the starting run; score results again and recompute signals if needed.
+    """Adapt the store to the starting run: set its identity, score its results again and recompute their signals if needed.
 
     Writes to the store, and calls no model. Reports each change that had an effect in one line.
 
     Args:
         rows: the store's results.
         identity: the run's identity.
-        wanted: the digests of all requests, by id.
-        kinds: the types of all requests; empty if none are declared.
+        wanted: the digests of all requests, by request id.
+        kinds: the type of each request, by request id; empty if the workflow declares no types.
 
     Raises:
         StoreError: no result of the store would remain valid.
@@ -107,10 +107,10 @@ def bring_up_to_date(
 
 
 def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest]) -> Growth | None:
-    """Return what has changed in workflow, dataset and catalog, and which results stay valid; None if nothing has changed.
+    """Return what has changed in workflow, dataset and catalog, and how many results stay valid; None if nothing has changed.
 
-    Scores results again if the scorer or a label has changed, but calls no judge: results that a judge must score stay. They
-    are judged later, when money may be spent.
+    Scores results again if the scorer or a label has changed, but calls no judge. Results that only a judge can score stay
+    valid, and are judged later, when money may be spent.
     """
     growth = grow(rows.store, identity, wanted)
     waiting = RowsToScore(rows.store, wanted)
@@ -131,7 +131,8 @@ def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDig
 def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Rescored:
     """Return the success of a result, or the reason why it cannot be scored. Makes no paid model call.
 
-    ``stopped`` states, by request and models, whether the workflow's own check passed its answer.
+    ``stopped`` states, for each (request id, models), whether the answer passed the workflow's own check. It is used only if
+    the result follows a passed answer.
     """
     job = rows.job((row.request_id, row.prefix), row.state, stopped if row.is_continued else None)
     found = rows.evaluated(job).observation
@@ -165,16 +166,16 @@ def _renew_kinds(rows: KeptRows, kinds: Mapping[str, str] | None) -> None:
 
 
 def record_for(signals: Signals) -> SignalRecord:
-    """Return a record that identifies the declared signals."""
+    """Return a record with digests of the declared signal and answers, to compare with a later declaration."""
     signal = signals.signal if signals.signal is None or isinstance(signals.signal, str) else code_digest(signals.signal)
     agree = None if signals.agree is None else code_digest(signals.agree)
     return SignalRecord(signal=signal, edges=signals.edges, agree=agree, answer=signals.answer)
 
 
 def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
-    """Recompute the results' signals, answers and classes if the workflow's declaration has changed.
+    """Recompute the signals, answers and answer classes of results if the workflow's declaration of them has changed.
 
-    ``has_restored``: whether retired results are used again.
+    Also recompute them if ``has_restored``: retired results, computed with an older declaration, are used again.
     """
     store, signals, shown = rows.store, rows.units.signals, ShownRows(rows.store)
     before = shown.record
@@ -235,9 +236,7 @@ class _Renewal:
         self._needs_state = bool(signals.answer) or callable(signals.signal)
 
     def made_anew(self, every: Sequence[Observation]) -> SignalRecord:
-        """Write the signals and answers of ``every``, all results; return a record of the declaration with which they were
-        computed.
-        """
+        """Compute and write the signals and answers of all results, ``every``; return a record of the current declaration."""
         found: dict[Cell, Shown] = {}
         labels, lost = Labels(), 0
         for row, shown in self._evaluated(every):
@@ -271,7 +270,10 @@ class _Renewal:
         return Shown(label, found.answer, found.answer_digest)
 
     def _kept(self, row: Observation) -> Shown:
-        """Return the parts that remain valid without the state: the signal or the answer, if its declaration is unchanged."""
+        """Return those of a result's signal and answer that stay valid although the state after the result is not stored.
+
+        The signal or the answer stays valid if its declaration is unchanged.
+        """
         before, now = self._before, self._now
         label, has_answer = None if callable(self._signals.signal) else self._verdict(row), True
         if before is None or (before.signal, before.edges) == (now.signal, now.edges):
@@ -281,7 +283,10 @@ class _Renewal:
         return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else self._compared(row, Shown(label))
 
     def _compared(self, row: Observation, shown: Shown) -> Shown:
-        """Return ``shown``, with the result's stored answer if that is compared with the current setup's answer."""
+        """Return ``shown`` with the result's stored answer if the workflow compares answers with the current setup's answer.
+
+        Otherwise return ``shown`` unchanged.
+        """
         return shown._replace(answer=row.answer, answer_digest=row.answer_digest) if _has_reference(self._rows) else shown
 
     def _verdict(self, row: Observation) -> str | None:

@@ -116,7 +116,9 @@ def profile(
 
 
 def _equal_calls(store: ObservationStore, units: Units, settings: ProfileSettings) -> EqualCalls:
-    """Return the cache for the run's equal calls, filled with the answers of the store and of a trace."""
+    """Return the cache for the run's equal calls, filled with the answers that the store and a trace (``settings.recorded``)
+    have.
+    """
     kept = KeptCalls(store)
     if settings.recorded is not None:
         kept.keep_all(settings.recorded.answers(units.catalog))
@@ -124,7 +126,10 @@ def _equal_calls(store: ObservationStore, units: Units, settings: ProfileSetting
 
 
 def _beside_label(rows: KeptRows, wrong: Iterable[Cell]) -> str:
-    """Return a line with a wrong answer and its label, found by scoring a stored state again; empty without a stored state."""
+    """Return a line that helps to see why answers are wrong: a request's label, and where its final state has that value.
+
+    The final state is one of the stored states of the ``wrong`` answers. Empty if none is stored.
+    """
     states = ((cell, rows.store.checkpoint(*cell)) for cell in wrong)
     cell, state = next(((cell, state) for cell, state in states if state is not None), (None, None))
     if cell is None:
@@ -153,21 +158,32 @@ def _sampler_of(
 
 
 def continued_share(workflow: Workflow) -> float:
-    """Return the share of the default sampler's paths that continue after a passed check; 0 without declared signals."""
+    """Return the share, in [0, 1), of the default sampler's paths that continue after an answer that passed the workflow's
+    check.
+
+    It is 0 if the workflow declares no signals, since no plan then continues after such an answer.
+    """
     return CONTINUED_SHARE if workflow.signals else 0.0
 
 
 def _gate(
     settings: ProfileSettings, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], store: ObservationStore
 ) -> BatchGate | None:
-    """Return the gate that collects calls into batches, None without batches; raise :class:`ConfigError` if unsupported."""
+    """Return the gate that collects model calls into batches; None if ``settings.batch_prices`` is None.
+
+    Raises:
+        ConfigError: a model does not support batches.
+    """
     if settings.batch_prices is None:
         return None
     return gate_of(batched_models(workflow, catalog, backends), catalog, backends, settings.batch_prices)
 
 
 def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any], gate: BatchGate | None) -> RunState:
-    """Open the ledger, judge pending results, record the run's settings (``noted``) in the store, and read its results."""
+    """Open the ledger, let the judge score results that it has not scored, record the run's settings, and read the results.
+
+    ``noted`` has the run's settings, as plain JSON.
+    """
     store, units, settings = rows.store, rows.units, rows.settings
     ledger = Ledger(store, settings.limits, batches=None if gate is None else BatchRecords(store))
     records = RunRecords(store)
@@ -192,10 +208,13 @@ def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any]
 
 
 def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
-    """Retire results of broken stages, so that they are executed again; return a line if there were any. Their cost stays
-    booked.
+    """Retire the results of broken stages, so that they are executed again. Their cost stays booked.
 
-    Retires all results if all failed and the last profile ended for that reason.
+    Retires all results if all failed and the last profile ended for that reason. Also retires results at which an earlier
+    template ended, if the current template is longer.
+
+    Returns:
+        A line with the number of results of broken stages; None if there were none.
     """
     store = records.store
     first_rows, cut_off, rows = FirstRows(template), CutOff(), store.observations()
@@ -214,7 +233,11 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
 
 
 def _require_reference(workflow: Workflow, template: Template) -> None:
-    """Raise if requests have no label, and the current setup or the extraction of its answer is unknown."""
+    """Raise if answers without a label must be compared with the current setup's answer, but the comparison is impossible.
+
+    It is impossible under the oracle stop rule, if the current setup is unknown, or unless exactly one place declares how an
+    answer is read: ``as_today`` or the workflow's ``answer``.
+    """
     reference = workflow.score
     if not isinstance(reference, AsToday) or all(reference.is_labelled(request) for request in workflow.requests):
         return
@@ -258,8 +281,8 @@ _STORED_ELSEWHERE = ("template", "catalog", "request_ids")  # the first two in t
 def settings_of(sampler: Sampler, requests: Sequence[Request]) -> dict[str, Any]:
     """Return the settings that determine the order of a run's calls, as plain JSON.
 
-    These are the sampler's class, its public settings that are plain values or dataclasses (as text), and a digest of the
-    request ids.
+    They are the name of the sampler's class, the sampler's public settings (numbers, texts, and dataclasses as text), and a
+    digest of the request ids.
     """
     own = {name: value for name, value in getattr(sampler, "__dict__", {}).items() if name not in _STORED_ELSEWHERE}
     plain = {name: _plain(value) for name, value in own.items() if name[0] != "_" and _is_plain(value)}

@@ -38,8 +38,9 @@ def outcome(template: Template, request_id: str, prefix: tuple[str, ...]) -> Obs
 
 
 def observe(template: Template, paths: Sequence[RequestPath], earlier: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Return the observations ``earlier`` and those of these paths: each call along the paths once, in order, until its request
-    ends.
+    """Return the observations ``earlier``, followed by those of ``paths``.
+
+    Each call along a path is observed once, in order, until its request ends.
     """
     rows = {(row.request_id, row.prefix): row for row in earlier}
     for request_id, choices, *_ in paths:
@@ -66,7 +67,7 @@ class SamplerContract:
         return self.make_sampler(self.template, self.catalog, self.request_ids)
 
     def _rounds(self, sampler: Sampler) -> Iterator[tuple[int, tuple[Observation, ...], list[RequestPath]]]:
-        """Yield the number, observations and proposed paths of each of the first rounds."""
+        """Yield (round number, observations before the round, proposed paths) for each of the first rounds."""
         observations: tuple[Observation, ...] = ()
         for round_ in range(ROUNDS):
             paths = list(islice(sampler.propose(round_, observations), PATHS))

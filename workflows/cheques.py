@@ -47,9 +47,10 @@ def in_words(number: int) -> str:
 
 
 def is_plausible(words: str, digits: str) -> bool:
-    """Return whether ``digits`` has the number of digits, and the zero at the end, that the amount in ``words`` implies.
+    """Return whether ``digits`` could be the amount: it has the right number of digits, and a zero at the end if the amount has
+    one.
 
-    This is the application's own check, which finds only some of the wrong answers.
+    The amount is written in ``words``. This is the application's own check, which finds only some of the wrong answers.
     """
     ends_in_zero = words.endswith(("ty", "hundred", "ten"))
     return digits.isdecimal() and len(digits) == (3 if "hundred" in words else 2) and (not ends_in_zero or digits[-1] == "0")

@@ -115,8 +115,10 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
 
 
 def _scorer_digest(score: Callable[..., Any]) -> str:
-    """Return a digest of the code that scores an answer; if the current setup's answer is the reference, of the code that
-    extracts it.
+    """Return a digest of the code that scores an answer.
+
+    If answers are compared with the current setup's answer (:class:`AsToday`), digest the label names and the code that
+    extracts and scores an answer.
     """
     if not isinstance(score, AsToday):
         return code_digest(score)
@@ -129,7 +131,10 @@ def code_digest(target: Callable[..., Any]) -> str:
 
 
 def _functions_of(app: Any) -> Iterator[str]:
-    """Yield the digests of an application that is a function or an entrypoint of LangGraph's functional API."""
+    """Yield the code digests of an application's functions: of the application itself, if it is a function.
+
+    For an entrypoint of LangGraph's functional API, yield the digest of the function of each of its nodes.
+    """
     for node in getattr(app, "nodes", {}).values():
         bound = getattr(node, "bound", None)
         function = held_attribute(bound, "func") or held_attribute(bound, "afunc")
@@ -188,13 +193,19 @@ def _function(node: Any) -> Any:
 
 
 class _Code:
-    """Collects the parts of code: its syntax tree, then each object in its package that the code refers to, once."""
+    """Collects what a digest of code depends on: its syntax tree, and the constants and code of its package that it refers to.
+
+    Each object is collected at most once, even if several places refer to it.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[int, Any] = {}
 
     def of(self, target: Any, package: str) -> Iterator[Any]:
-        """Yield a callable's syntax tree (its bytecode if there is no source), and what it refers to."""
+        """Yield a callable's syntax tree (its bytecode if there is no source), then the constants and code that it refers to.
+
+        ``package`` is the package whose code is followed; other code is left out.
+        """
         if id(target) in self._seen:
             return
         self._seen[id(target)] = target
@@ -235,7 +246,7 @@ class _Code:
         yield from self.values([value for _, value in members], package)
 
     def values(self, values: list[Any], package: str) -> Iterator[Any]:
-        """Yield the values that are constants, and the parts of the values that are code of the package."""
+        """Yield the values that are constants, and what :meth:`of` yields for the values that are code of ``package``."""
         for value in values:
             plain = _plain(value)
             if plain is not None:
@@ -250,8 +261,9 @@ class _Code:
                 yield from self.of(value, package)
 
     def chain(self, target: Any, package: str) -> Iterator[Any]:
-        """Yield the prompts, settings and functions of a LangChain chain that calls a stage; LangChain's dump has only their
-        types.
+        """Yield the class names, prompts, settings and functions of a LangChain chain (``target``) that calls a stage.
+
+        They are read from the chain's objects, because LangChain's own JSON of a chain has only the class names.
         """
         if isinstance(target, (str, int, float, bool, type(None))):
             yield target
@@ -292,7 +304,10 @@ def _bytecode(code: CodeType) -> str:
 
 
 def _package(target: Any) -> str:
-    """Return the package whose code belongs to the workflow; a module outside a package is returned itself."""
+    """Return the name of the package in which the object is defined; for a top-level module, the module's name.
+
+    The code of this package belongs to the workflow.
+    """
     module = getattr(target, "__module__", None) or type(target).__module__
     return str(module.rpartition(".")[0] or module)
 

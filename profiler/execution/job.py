@@ -27,18 +27,19 @@ class Job:
     An invocation is one execution of a stage on a model; it may make several model calls.
 
     Attributes:
+        request: the request.
         prefix: the models of the invocations up to and including this one.
         parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
         upper_usd: the maximum cost reserved for the job, in dollars.
         n_again: the number of preceding invocations whose state is not stored. They are executed again first, from ``parent``,
             which is the checkpoint before them.
-        stages: the stages of the invocations of ``prefix``, as far as known: the stage of a first invocation may be unknown.
+        is_scoring: if True, ``parent`` is the state after ``prefix``: the job scores this state and executes nothing.
+        stages: the stage of each invocation of ``prefix``. The last one may be missing if the stage is known only when it runs.
             Empty if only the state is needed.
-        is_scoring: whether to only score ``parent``, which is the state after ``prefix``, without executing anything.
-        passed: for each earlier invocation, whether its answer passed the workflow's own check, if the request continued after
-            a passed answer. Otherwise empty.
-        judged: the judge's verdicts on this request's answers so far, by the digest of the question. If None, the judge is not
-            called, and answers that need a judge get no score.
+        passed: for each earlier invocation, whether its answer passed the workflow's own check. Empty if none passed; otherwise
+            the request continued although an answer had passed.
+        judged: the judge's verdicts (True: right) on this request's answers so far, by the digest of the question to the judge.
+            If None, the judge is not called, and answers that need a judge get no score.
         is_batched: whether its calls go through batch APIs, which all of its models must support.
         digest: the request's digest, with which another machine verifies the request that it reads; None on this machine.
         prompt_key: the key for hashing the job's prompts; if empty, prompts are not hashed.
@@ -138,9 +139,9 @@ class UnitOutcome:
             job, for a worker that died during a call that may have been billed, and for a judged job (it includes the judge's
             cost).
         judgement: the judge's verdict on the answer; None without a judge.
-        shown: if a state is scored again, a line for a person with the request's labels and where the state has them; never
-            stored. Otherwise empty.
         shapes: hashes of the prompts of the result's calls, packed (:mod:`vinelm.prompts.stored`); empty if unknown.
+        shown: if the job scores a stored state, a line for a person: the request's labels, and the key of the final state that
+            has the first label. Otherwise empty. Never stored.
     """
 
     observation: Observation | None

@@ -87,7 +87,7 @@ class Judging:
     def _verdict(
         self, request: Request, messages: list[tuple[str, str]], usages: list[Usage], budget: UnitBudget | None
     ) -> tuple[bool | None, str | None]:
-        """Return (verdict, None), or (None, the reason for the missing verdict).
+        """Return (whether the judge finds the answer right, None), or (None, why the judge gave no verdict).
 
         Appends the usage of each call to ``usages``.
         """
@@ -144,9 +144,9 @@ def judge_catalog(judge: LLMJudge, catalog: Catalog) -> Catalog:
 
 
 def judge_backends(judge: LLMJudge, catalog: Catalog, backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
-    """Return the backend of the judge's model, by provider. Makes no call.
+    """Return the one backend that calls the judge's model, keyed by provider name. Makes no call.
 
-    It is the backend given for that provider if the model is in the catalog, otherwise a new one.
+    It is the backend in ``backends`` for that provider if the model is in the catalog, otherwise a new one.
     """
     own = judge_catalog(judge, catalog)
     provider = own.models[0].provider
@@ -220,7 +220,7 @@ UNIT_JUDGE: ContextVar[JudgedUnit | None] = ContextVar("vinelm_unit_judge", defa
 
 @contextmanager
 def judged(unit: JudgedUnit) -> Iterator[JudgedUnit]:
-    """Inside the block, let ``unit`` judge the answers that need a judge; outside, such answers get no score."""
+    """Let ``unit`` judge, inside the block, the answers that need a judge; outside of it such answers get no score."""
     token = UNIT_JUDGE.set(unit)
     try:
         yield unit

@@ -77,7 +77,7 @@ class PriceBound:
 
 @dataclass(slots=True)
 class Reservation:
-    """A job's reservation: the ledger entry, and the reserved dollars and model calls."""
+    """A job's reservation: the number of its ledger entry, and the maximum dollars and model calls that are reserved."""
 
     entry: int
     upper_usd: float
@@ -230,9 +230,9 @@ class Ledger:
 
     @contextmanager
     def settling(self, reservation: Reservation, paid_usd: float, calls: int = 0, *, name: str | None = None) -> Iterator[None]:
-        """Book a job's dollars and model calls in one transaction with what the block writes instead of a result.
+        """Book a job's dollars and model calls, in one transaction with the writes that the caller makes inside the block.
 
-        ``name`` is the request's id, for an entry that was reserved before the request was known; None keeps the reserved one.
+        ``name`` is the request's id, if the reservation was made before the id was known; None keeps the reserved id.
         """
         with self._lock:
             with self._locked():

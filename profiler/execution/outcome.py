@@ -32,7 +32,7 @@ def with_place(detail: str, error: BaseException) -> str:
 
 
 def checked_score(verdict: object, rule: WorkflowStop) -> tuple[bool | float, str | None]:
-    """Return a result's success (a bool or a number in [0, 1]), and a description of what is wrong with the verdict, or None.
+    """Return (success, None), or (False, what is wrong with ``verdict``); success is a bool or a number in [0, 1].
 
     Args:
         verdict: what ``score(request, state)`` returned.
@@ -70,9 +70,9 @@ class Scored(NamedTuple):
     """The score of an answer.
 
     Attributes:
-        success: None if the state is not visible yet, if there is no judge's verdict, or if the current setup is the reference
-            (compared later). False if there is no answer.
-        problem: What is wrong with the scorer, if it raised or returned no score.
+        success: Whether the answer is right, or its score in [0, 1]; False if the stage gives no answer. None if it is not
+            scored yet: the state after the stage is not available, the judge gave no verdict, or ``answer`` is compared later.
+        problem: What is wrong with the scorer, if it raised or returned no score; otherwise None.
         answer: The value to compare with the current setup's answer, as canonical JSON; None if nothing is compared.
     """
 
@@ -87,7 +87,8 @@ def scored(workflow: Workflow, request: Request, values: dict[str, Any] | None, 
     Args:
         workflow: its ``score`` is called, or its judge, which may spend money.
         request: the request.
-        values: the state's own keys; None if the state is not visible yet.
+        values: the state's own keys; None if the state after the stage is not available, because other stages of its superstep
+            have not run yet.
         stage: the last stage that ran. If it cannot answer, the score is False.
     """
     if not stage.answerable:
@@ -117,14 +118,14 @@ def with_shown(
     stage: Stage,
     answer: str | None = None,
 ) -> Observation:
-    """Return the result with the signal and answer that its state shows.
+    """Return the result with the signal and the answer that are read from the workflow state after the invocation.
 
     Args:
         row: the result of an invocation that succeeded.
         signals: the workflow's declared signals.
-        values: the state's own keys; None if the state is not visible yet: then only ``signal="status"`` gives a signal.
-        stage: the invocation's stage. Only a stage that can answer is checked; after other stages the answer's keys may still
-            be missing.
+        values: the state's own keys; None if the state is not available, because other stages of the superstep have not run
+            yet. The result then gets a signal only if the signal is ``"status"``, and no answer.
+        stage: the invocation's stage. If it cannot answer, the keys of the answer may be missing from the state.
         answer: the answer to compare with the current setup's, instead of the answer that the signals extract.
 
     Raises:
@@ -162,22 +163,22 @@ BEYOND_TURNS = "is a turn more than its loop's times="
 
 
 def stages_in(values: Any) -> tuple[str, ...]:
-    """Return the stages that have run so far, read from the path in ``values``, the graph's state."""
+    """Return the stages that have run so far, in order, as VineLM has recorded them in ``values``, the graph's state."""
     path = (values or {}).get(PATH_KEY) if isinstance(values, Mapping) else getattr(values, PATH_KEY, None)
     return () if not path else tuple(entry["stage"] for entry in path["path"])
 
 
 def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str]) -> tuple[str | None, str | None]:
-    """Return the result's next stage, or an error text if the template does not allow that stage there.
+    """Return the next stage to record in the result, or an error text if the template does not allow that stage there.
 
     Args:
         template: the workflow's template.
-        stages: the stages that have run, the job's own last.
+        stages: the stages that have run; the last is the stage of the job.
         reached: the stages that the graph is about to run; none if it has ended.
 
     Returns:
-        (next stage, None); the stage is None if the template allows only one. (None, None) if the graph or the template ends;
-        (None, problem) if graph and template disagree.
+        (next stage, None); None instead of the stage if the template has no branches, so that it need not be recorded.
+        (None, None) if the graph or the template ends. (None, error text) if graph and template disagree.
     """
     names = list(dict.fromkeys(reached))
     try:
@@ -216,7 +217,7 @@ def cut_off(template: Template, stages: Sequence[str], reached: Iterable[str]) -
 
 
 def refuse_other(workflow: Workflow, template: Template, depth: int, reached: Collection[str], what: str = "graph") -> None:
-    """Raise ``WorkflowError`` if the graph reaches a stage other than the only one that the template allows.
+    """Raise ``WorkflowError`` if the template allows only one next stage, and the graph is about to run a different one.
 
     Args:
         workflow: the workflow.

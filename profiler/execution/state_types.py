@@ -62,9 +62,9 @@ class StateSerializer(JsonPlusSerializer):
 
 
 def _look(content: bytes, wrong: list[object]) -> Any:
-    """Return serialized data as plain values, without creating the objects in it.
+    """Return serialized data as plain values, without creating the objects that the data describe.
 
-    Appends the type names in the data that are not data types to ``wrong``.
+    Appends the name of every type that :func:`_is_data` rejects to ``wrong``.
     """
 
     def inside(code: int, data: bytes) -> None:
@@ -84,7 +84,10 @@ _ABSENT: Any = object()
 
 
 def _is_data(module: Any, name: Any) -> bool:
-    """Return whether a name is a data type of a package used by this process; True also if the name does not exist."""
+    """Return whether a name is that of a data type, in a package that this process has already imported.
+
+    Also True if the package has no such name: the values of a local or deleted type are restored without the type.
+    """
     if (module, name) in _NAMED:
         return True
     if not isinstance(module, str) or not isinstance(name, str) or module.partition(".")[0] not in sys.modules:

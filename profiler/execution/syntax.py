@@ -19,9 +19,10 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
 def tree_of(target: FunctionType | type) -> Any:
-    """Return the tree of a definition without layout, comments and docstrings; None without source.
+    """Return the syntax tree of a function or class as nested lists, without layout, comments and docstrings.
 
-    Lambdas that begin on the same line cannot be distinguished, so each gets the trees of all of them.
+    The result is a list with this tree; None if there is no source. Lambdas that begin on the same line cannot be
+    distinguished, so the list has the trees of all of them.
     """
     inner = inspect.unwrap(target) if isinstance(target, FunctionType) else target
     target = inner if isinstance(inner, (FunctionType, type)) else target
@@ -47,7 +48,10 @@ def _found(target: FunctionType | type, text: str) -> Iterator[ast.AST]:
 
 
 def _alone(target: FunctionType | type) -> Iterator[ast.AST]:
-    """Yield the parsed source of a single function. Used if its file does not parse or has changed since the import."""
+    """Yield the syntax tree of a function, parsed from the function's own source lines; nothing for a class.
+
+    This is used if no definition in the file matches, because the file does not parse or has changed since the import.
+    """
     if isinstance(target, FunctionType):
         try:
             yield ast.parse(textwrap.dedent(inspect.getsource(target)))
@@ -81,7 +85,10 @@ def _first_line(node: _Definition) -> int:
 
 
 def plain(node: Any) -> Any:
-    """Return a tree as lists of names, fields and constants."""
+    """Return a syntax tree as nested lists.
+
+    A node becomes a list of its type and of a [field name, value] pair for each field that is not empty.
+    """
     if isinstance(node, list):
         return [plain(item) for item in node]
     if isinstance(node, ast.Constant):

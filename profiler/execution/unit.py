@@ -53,9 +53,9 @@ class NeedsReplayError(WorkflowError):
 class UnitRunner:
     """Runs jobs of one workflow in this process. The graph is built once; each job has a separate LangGraph thread.
 
-    Under the oracle stop rule, a passed check is recorded, but the request continues. Under the workflow's stop rule, a job
-    that follows a passed answer resumes where the workflow stopped. Calls the models, which spends money. May be shared by
-    threads as far as the workflow's own code allows.
+    Under the oracle stop rule, the request continues after an answer that passed the workflow's own check. Under the workflow's
+    stop rule, a job after a passed answer resumes where the workflow stopped. Calls the models, which spends money. May be
+    shared by threads as far as the workflow's own code allows.
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
@@ -213,10 +213,10 @@ class UnitRunner:
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
-        """Return, as a tuple of one name, the node after the loop, before which the state is stored too. A request can continue
-        there.
+        """Return, as a tuple of one name, the node that follows the loop; the state before this node is stored as well.
 
-        Empty if requests do not continue after a passed answer, if that node is unknown, or if no stage can follow.
+        From there, a request can continue after an answer that passed the workflow's own check. Empty if requests do not
+        continue there, if the node is unknown, or if the template has no later stage.
         """
         if not self.can_go_on or not self.signals:
             return ()
@@ -296,11 +296,12 @@ class UnitRunner:
     def score(
         self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()
     ) -> UnitOutcome:
-        """Score the state after ``prefix`` again, as if the request ended there.
+        """Score the state after ``prefix`` again, as if the request ended there. The nodes after the loop are run on a copy.
 
         Returns:
-            A result with the success (or with a failure and its text), and the signal and answer of the state (except
-            ``"status"``). No result if a node after the loop makes a call that the budget does not allow.
+            A result with the success (or a failure and its text), and the signal and answer of the state. A signal declared as
+            ``"status"`` is not computed. There is no result if a node after the loop makes a call that the budget does not
+            allow.
         """
         thread_id = f"u{next(self._threads)}"
         policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request)
@@ -349,9 +350,9 @@ class UnitRunner:
 
 
 def _first_boundaries(template: Template, opening: Collection[str], boundaries: Sequence[str]) -> list[str]:
-    """Return the stages before which a first invocation pauses.
+    """Return the stages before which the first invocation of a request pauses.
 
-    Leaves out the first stage if nothing precedes it and it is not visited again, which saves a third of the overhead.
+    The first stage is left out if nothing precedes it and it runs only once: pausing there would only add overhead.
 
     Args:
         template: the workflow's template.
@@ -366,9 +367,13 @@ def _first_boundaries(template: Template, opening: Collection[str], boundaries: 
 
 
 def _only_ending(ends: Collection[str], holders: Collection[str]) -> str | None:
-    """Return the only node in ``ends``, to which the routes of a loop lead; None if there is none or more than one.
+    """Return the single node to which the routes of a loop lead at its end; None if there are several.
 
-    Also None if that node is the graph's END or runs a stage (is in ``holders``).
+    Also None if it is the graph's END or runs a stage.
+
+    Args:
+        ends: the nodes to which the routes lead; empty means END.
+        holders: the nodes that run a stage.
     """
     (end, *others) = ends or {END}
     return None if others or end == END or end in holders else end
@@ -410,10 +415,10 @@ class RunsUnits(Protocol):
 
 
 def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
-    """Run a job: execute its invocation, after repeating any earlier invocations with lost states, or score a state.
+    """Run a job: score a state, or execute the job's invocation, after repeating earlier invocations whose state is not stored.
 
-    Invocations that are executed again cost money and write no result. If the workflow's own check decides otherwise than in
-    the recorded results, the execution is repeated, up to :data:`_ATTEMPTS` times.
+    Invocations that are executed again cost money and write no result. If they end the request before the job, they are
+    repeated up to :data:`_ATTEMPTS` times; then the job fails with the kind ``state``.
     """
     if job.is_scoring:
         assert job.parent is not None

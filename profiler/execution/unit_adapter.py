@@ -45,7 +45,7 @@ class UnitPrompts:
         self._key, self._shapes = key, list[Shape]()
 
     def see(self, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:
-        """Add the hashes of a prompt, given its messages and tools; the text is not kept."""
+        """Add the hashes of one prompt, which consists of messages and tools; its text is not stored."""
         self._shapes.append(shape_of(prompt_parts(messages, tools), self._key))
 
     def packed(self) -> bytes:
@@ -89,7 +89,10 @@ class UnitModels(ModelResolver):
 
 
 class UnitAdapter(VineInterface):
-    """The object that a profiled workflow's ``build(vine)`` receives; a profiled graph always returns its latest answer."""
+    """The object that a profiled workflow's ``build(vine)`` receives.
+
+    In a profile, a request that ends early always returns its latest answer, not an earlier one.
+    """
 
     def __init__(self, catalog: Catalog, backends: Mapping[str, Backend], *, template: Template | None) -> None:
         self.models = UnitModels(catalog, backends)
@@ -97,18 +100,21 @@ class UnitAdapter(VineInterface):
 
     @property
     def ends(self) -> frozenset[str]:
-        """The nodes to which the graph's routes lead after their loops."""
+        """The nodes to which the routes of ``vine.route`` lead when a loop ends."""
         return frozenset(self.adapter.ends)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """Return a conditional edge; see :meth:`VineInterface.route`. Only the template limits how often a loop repeats."""
+        """Return a conditional edge; see :meth:`VineInterface.route`.
+
+        Without ``to``, ``times`` is ignored: in a profile only the template limits how often a loop repeats.
+        """
         if settings.get("to") is None:
             settings.pop("times", None)
         return super().route(fn, **settings)
 
 
 def _refuse(context: RunContext) -> None:
-    """Raise for a call outside of a job, because it could not be charged to any job."""
+    """Raise for a model call outside of a job, because it could not be charged to any job; ``context`` is ignored."""
     raise WorkflowError(
         "a model was asked for outside of the profiled run (in a graph or thread of the application's own): "
         "its calls would be in no row, so make them in a node of the workflow's graph"

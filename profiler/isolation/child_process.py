@@ -25,15 +25,15 @@ _POLL_S = 1.0  # how often the clock of a unit that waits for the parent is chec
 
 
 class Child:
-    """A job in a separate process. Time spent waiting for the parent (a reservation, a rate limit) does not count for its
-    timeout.
+    """A job in a separate process. Time that the process waits for the parent (for a reservation or a rate limit) does not
+    count as run time.
 
     Attributes:
         cost_usd: cost of the calls that the process has reported, in dollars.
         calls: the number of calls reported.
         under_way_usd: maximum cost of the calls in flight, in dollars; None until the job reports a call.
         upper_usd: dollars reserved for the job.
-        code: the process's exit code; negative for a signal; None while it runs.
+        code: the process's exit code; if a signal killed the process, the negative number of the signal; None while it runs.
     """
 
     def __init__(self, number: int, channel: socket.socket, timeout_s: float) -> None:
@@ -80,7 +80,9 @@ class Child:
             self.channel.shutdown(socket.SHUT_RD)
 
     def execute(self, job: Job, top_up: TopUp) -> UnitOutcome | None:
-        """Send the job, answer the child's requests, and return its result; None if it exited without a result.
+        """Send the job to the child process, answer the child's requests for money, and return the job's outcome.
+
+        Returns None if the process exited without a result.
 
         Raises:
             TimeoutError: the job has used up its time.

@@ -23,7 +23,8 @@ class EqualCallsProxy(ChildRequests):
 
     Args:
         equal: the stored answers and the calls in flight.
-        waiting: returns, for a job's number, a context manager that is entered while one of its calls waits for an equal call.
+        waiting: called with the number of a job; returns a context manager that is entered while a call of this job waits for
+            an equal call.
     """
 
     def __init__(self, equal: EqualCalls, waiting: Callable[[int], AbstractContextManager[None]]) -> None:
@@ -66,13 +67,14 @@ class ProxiedEqualCalls(EqualCalls):
         self._led: dict[str, socket.socket] = {}
 
     def is_recorded(self, digest: str) -> bool:
-        """Return whether a call is among the recorded calls, by asking the parent, which counts the call."""
+        """Return whether a call is among the recorded calls. The parent process decides, and counts the call if it is."""
         with requested(self._theirs, {"digest": digest}) as channel:
             answer = receive(channel)
         return answer is not None and bool(answer[0]["is_recorded"])
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
-        """Return a future of the parent's stored answer to a call, or of None; see :meth:`EqualCalls.ask`.
+        """Return a future of the parent's stored answer to a call; None if the parent has no answer; see
+        :meth:`EqualCalls.ask`.
 
         If the result is None and ``leads`` is true, the caller must make the call and then :meth:`end` it.
         """
@@ -94,7 +96,10 @@ class ProxiedEqualCalls(EqualCalls):
         return future
 
     def end(self, digest: str, said: str | None) -> None:
-        """End a call that this job made for all equal calls: send its answer ``said`` to the parent; None without an answer."""
+        """End a call that this job made on behalf of all equal calls: send its answer ``said`` to the parent.
+
+        If ``said`` is None, the call has failed and nothing is sent.
+        """
         channel = self._led.pop(digest, None)
         if channel is None:  # the parent was gone
             return

@@ -101,11 +101,18 @@ class _ForkServer:
         gc.freeze()  # forks share the memory allocated so far
 
     def share(self, equal: socket.socket, *, has_recorded: bool) -> None:
-        """Make the parent process answer equal calls of all children from one cache."""
+        """Let the children ask the parent process for the answers of equal calls, over the socket ``equal``.
+
+        ``has_recorded`` is passed to each child's :class:`~vinelm.profiler.isolation.equal_calls_proxy.ProxiedEqualCalls`.
+        """
         self.equal, self.has_recorded = equal, has_recorded
 
     def serve(self) -> None:
-        """Read one JSON command per line: ``{"unit", "memory"}`` with two descriptors, or ``{"kill", "signal"}``."""
+        """Read commands, one JSON object per line, until the parent exits.
+
+        A command with ``unit`` (a job's number) and ``memory`` (in MiB) forks a child, and comes with two descriptors. A
+        command with ``kill`` (a job's number) and ``signal`` sends this signal to the child.
+        """
         text, descriptors = b"", []
         while True:
             readable, _, _ = select.select([self.control, self._woken], [], [])

@@ -40,7 +40,7 @@ _FOREIGN = frozenset(-number for number in (signal.SIGKILL, *ENDING))
 
 @dataclass(frozen=True, slots=True)
 class _Killed:
-    """Reports that a job's process was killed from outside, with the job's result."""
+    """The outcome of a job whose process was killed from outside (``row``), so that the job may be run once more."""
 
     row: UnitOutcome
 
@@ -256,7 +256,10 @@ class ProcessWorker:
 
 
 def _beyond(lost_usd: float, top_up: TopUp) -> TopUp:
-    """Return a top-up function for a restarted job that keeps the possible cost of its first execution reserved."""
+    """Return a top-up function for the second execution of a job that was killed.
+
+    It adds ``lost_usd``, the possible cost of the first execution in dollars, to every requested reservation.
+    """
     return top_up if not lost_usd else lambda upper_usd: top_up(lost_usd + upper_usd)
 
 

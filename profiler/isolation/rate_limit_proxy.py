@@ -39,8 +39,8 @@ class RateLimitProxy(ChildRequests):
     """The parent's side of the shared rate limits.
 
     Args:
-        rate_limiters: the rate limits by model.
-        waiting: returns, for a job's number, a context manager that is entered while one of its attempts waits.
+        rate_limiters: the rate limiters by model name.
+        waiting: called with the number of a job; returns a context manager that is entered while an attempt of this job waits.
     """
 
     def __init__(
@@ -95,7 +95,11 @@ class _ProxiedPermit:
         self.tokens = tokens
 
     def take(self, answer: bytes) -> None:
-        """Record the parent's answer. Raises ``ConnectionError`` if the parent has exited."""
+        """Record what the parent answered when it admitted the attempt: the replica to call, and where to mark the prompt's
+        cache.
+
+        Raises ``ConnectionError`` if the parent has exited.
+        """
         if not answer:
             raise ConnectionError("the process that holds the rate limits is gone")
         self.replica = answer[0]
@@ -125,7 +129,10 @@ class ProxiedRateLimiter:
         self._attempt: dict[str, Any] = {"unit": unit, "model": model}
 
     def of(self, prompt: PromptCall) -> ProxiedRateLimiter:
-        """Return a rate limiter for an attempt with this prompt, whose cache marks the parent chooses at admission."""
+        """Return a rate limiter for one attempt with this prompt.
+
+        When the parent admits the attempt, it also chooses the marks in the prompt that the provider caches.
+        """
         return ProxiedRateLimiter(self._theirs, self._attempt["unit"], self._attempt["model"], prompt)
 
     @contextmanager

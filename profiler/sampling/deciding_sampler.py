@@ -45,23 +45,25 @@ class DecidingSampler:
 
     - If a request is one call, it buys answers of the models for which further answers are expected to change the best mixtures
       most per dollar (:mod:`~vinelm.profiler.sampling.mixtures`).
-    - If a request is several calls, half of it buys whole runs of the candidates, and half buys paths of
+    - If a request is several calls, half of the money buys whole runs of the candidates, and half buys paths of
       :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`. If the workflow's own check is the only signal, no plan
       continues after a passed first answer. Then the share of the money for first answers equals the share of first answers
       that pass, and first answers are chosen as for one call.
-    - If the template declares the current setup, three quarters buy whole runs of the current setup and of the candidates, on
-      the same requests, one plan after the other. Some of the other paths differ from the current setup in one place.
+    - If the template declares the current setup, three quarters of the money buy whole runs of the current setup and of the
+      candidates, on the same requests, one plan after the other. If a request is several calls, half of the other paths use
+      other models than the current setup from some call on, or in the first call only.
 
-    Each round after the comparison spends a fifth of the money spent before that round. At the end, priced paths continue until
-    every reached call has a result.
+    Each round after the comparison spends a fifth of the money spent before that round. At the end, paths of the priced sampler
+    continue until every reached call has a result.
 
     Args:
         template: A template bound to the catalog's models.
         catalog: The models with list prices; None if unknown.
         request_ids: The requests to sample from.
-        seed: The seed for the order of the requests and of the priced paths.
+        seed: The seed for the order of the requests and of the priced sampler's paths.
         limits: The limits of the profile, which determine the budget of the comparison.
-        continued_share: See :class:`PricedSampler`; here it is the share of the money for priced paths that such paths get.
+        continued_share: See :class:`PricedSampler`; here it is the share of the money for that sampler's paths that such paths
+            get.
         candidates: Returns the plans for which whole runs are bought, given the results so far; None for no plans.
         kinds: The type of each request; see :class:`PricedSampler`.
         few_rounds: Plan fewer and larger rounds, because a round takes hours (as with batches).
@@ -120,11 +122,18 @@ class DecidingSampler:
         return self._last[2]
 
     def asking(self, round_: int, request_id: str, run: Run) -> str:
-        """Describe a path of the comparison briefly, such as ``gpt-5-mini 12 of 30`` (model, request, requests)."""
+        """Describe a path of the comparison briefly by its model and the position of its request.
+
+        For example, ``gpt-5-mini 12 of 30`` is the path of the 12th of 30 requests.
+        """
         return self._race.asking(round_, request_id, run)
 
     def single_models(self, observations: Sequence[Observation], counted: str = "right") -> SingleModels:
-        """Return the results of each single model and of the current setup; ``counted`` names what counts as good ("right")."""
+        """Return the accuracy and cost of each single model and of the current setup.
+
+        ``counted`` is the word for a good answer: ``"right"``, or ``"as good"`` if answers are compared with the current
+        setup's.
+        """
         return replace(self._race.table(observations), counted=counted)
 
     def race_alone(self) -> Self:
@@ -134,7 +143,10 @@ class DecidingSampler:
         return alone
 
     def _deciding(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Yield the paths of a round after the comparison, each for the purpose that is furthest below its share."""
+        """Yield the paths of a round after the comparison.
+
+        Each path serves the purpose that has so far received the smallest part of its share of the money.
+        """
         rows = rows_by_cell(observations)
         prices = Prices.of(self.template, self.catalog, observations)
         spent_usd = prices.spent(observations, self.catalog)
@@ -161,9 +173,9 @@ class DecidingSampler:
     def _uses(
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> list[_Use]:
-        """Return the purposes on which a round spends its money (``round_usd`` dollars), with their shares.
+        """Return the purposes on which a round spends ``round_usd`` dollars, with the share of each.
 
-        ``left_usd`` are the dollars left of the profile's budget.
+        ``left_usd`` is what is left of the profile's budget, in dollars.
         """
         whole = self._whole_runs(observations, paths, prices)
         has_today = self.template.today is not None
@@ -193,14 +205,15 @@ class DecidingSampler:
 
     @property
     def _begins_alike(self) -> bool:
-        """True if all requests choose their first call from the same models."""
+        """True if every request makes its first call, and chooses its model from the same list."""
         first = self._choices[0]
         return isinstance(first, tuple) and SKIP not in first
 
     def _ended_by_first(self, observations: Sequence[Observation]) -> float:
-        """Return the share of first answers in the results that pass the workflow's check and so end every plan.
+        """Return the share of first answers, in [0, 1], that passed the workflow's own check and therefore end every plan.
 
-        The share is 0 if the results have signals or agreement of answers, since plans may then continue after a passed answer.
+        The share is 0 if results have signals or answer classes, since plans may then continue after a passed answer. It is
+        also 0 under another stop rule.
         """
         if self.template.stop != "workflow" or not self._begins_alike:
             return 0.0

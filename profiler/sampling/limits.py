@@ -44,13 +44,13 @@ class ProfileLimits:
             raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
 
     def usd(self, prices: Prices, everything: float, rows: Sequence[Observation]) -> float:
-        """Return the total that a profile may spend: the smallest of its limits, in the unit of ``prices``.
+        """Return the total cost up to which a profile may run: the smallest of its limits.
 
-        The unit is dollars, or calls if every model is free.
+        The unit is dollars; if every model is free, it is calls.
 
         Args:
-            prices: The prices estimated from these results.
-            everything: The cost of executing every reached call once.
+            prices: The prices estimated from ``rows``.
+            everything: The cost of executing every reached call once, in the same unit.
             rows: The results so far.
         """
         found = [everything if self.coverage is None else self.coverage * everything]

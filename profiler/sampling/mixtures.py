@@ -24,10 +24,10 @@ LEAST_GAIN = 1e-9
 
 
 class Mixtures:
-    """Computes the best accuracy of a mixture of two models under several budgets, from the models' accuracies.
+    """Computes the best accuracy that a mixture of two models reaches under several budgets, from the models' accuracies.
 
     Args:
-        usd: The cost of an answer of each model, in dollars, > 0; (models,).
+        usd: The cost of an answer of each model, in dollars, > 0; shape (models,).
     """
 
     def __init__(self, usd: Sequence[float]) -> None:
@@ -35,7 +35,13 @@ class Mixtures:
         self._budgets = np.geomspace(self.usd.min(), self.usd.max(), BUDGETS)
 
     def value(self, accuracy: FloatArray) -> FloatArray:
-        """Return the mean over the budgets of the best mixture's accuracy; ``accuracy`` is (..., models)."""
+        """Return the accuracy of the best mixture of two models, as the mean over several budgets per request.
+
+        The budgets lie between the prices of the cheapest and of the most expensive model.
+
+        Args:
+            accuracy: The accuracy of each model; shape (..., models).
+        """
         total = np.zeros(accuracy.shape[:-1])
         for budget in self._budgets:
             within = self.usd <= budget * (1.0 + 1e-9)
@@ -51,11 +57,11 @@ class Mixtures:
 
 
 def posterior(right: Sequence[float], asked: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-    """Return the parameters alpha and beta of the Beta posterior of each model's accuracy; (models,) each.
+    """Return the parameters alpha and beta of the Beta posterior of each model's accuracy; each has the shape (models,).
 
     Args:
-        right: The number of right answers of each model, or the sum of its scores; (models,).
-        asked: The number of answers of each model; (models,).
+        right: The number of right answers of each model, or the sum of its scores; shape (models,).
+        asked: The number of answers of each model; shape (models,).
     """
     r, n = np.asarray(right, np.float64), np.asarray(asked, np.float64)
     known = n > 0
@@ -83,8 +89,8 @@ class Gains:
 
     Args:
         mixtures: Computes the value of the mixtures.
-        right: The number of right answers of each model, or the sum of its scores; (models,).
-        asked: The number of answers of each model; (models,).
+        right: The number of right answers of each model, or the sum of its scores; shape (models,).
+        asked: The number of answers of each model; shape (models,).
     """
 
     def __init__(self, mixtures: Mixtures, right: Sequence[float], asked: Sequence[int]) -> None:
@@ -95,7 +101,7 @@ class Gains:
         self._of = lru_cache(maxsize=None)(self._expected)
 
     def of(self, model: int, answers: int) -> float:
-        """Return the expected gain in accuracy from a number of further answers of a model."""
+        """Return the expected gain in accuracy from ``answers`` further answers of the model with the index ``model``."""
         return self._of(model, answers) if answers else 0.0
 
     def _expected(self, model: int, n: int) -> float:
@@ -111,12 +117,12 @@ class Gains:
 
 
 def purchases(gains: Gains, usd: Sequence[float], open_: Sequence[int], round_usd: float, left_usd: float) -> list[int]:
-    """Return the index of a model for each answer to buy, best gain per dollar first, until the round's budget is spent.
+    """Return the index of the model for each answer to buy, best gain per dollar first, until the round's budget is spent.
 
     Args:
         gains: The expected gains.
         usd: The cost of an answer of each model, in dollars, > 0.
-        open_: The number of requests that each model has not answered.
+        open_: For each model, the number of requests that it has not answered.
         round_usd: The dollars to spend in the round; the last purchase may exceed them.
         left_usd: The total budget left in dollars, which no purchase exceeds.
     """

@@ -142,9 +142,9 @@ def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]
 
 
 def price_weights(prices: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Return the weight of each model, up to a factor: ``max(price, 1 % of the median price) ** -alpha``.
+    """Return the relative weight with which each model is drawn: ``max(price, 1 % of the median price) ** -alpha``.
 
-    The median excludes free models; all weights are 1 if every model is free.
+    Prices are divided by the median price of the models that are not free. All weights are 1 if every model is free.
     """
     priced = [price for price in prices.values() if price > 0.0]
     if not priced:
@@ -154,7 +154,9 @@ def price_weights(prices: Mapping[str, float], alpha: float) -> dict[str, float]
 
 
 def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
-    """Return the possible models of each call; by stage, if stages with different models are possible there.
+    """Return the possible models of each call, in the order of the calls.
+
+    For a call at which several stages with different models are possible, the models are given by stage name.
 
     Raises:
         ConfigError: several first stages with different models are possible, and the actual stage is known only when it runs.
@@ -175,17 +177,18 @@ def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
 
 
 class OpenCells:
-    """Tracks open calls: calls that their request is known to reach, without a result and not claimed by an earlier path.
+    """Tracks open calls. A call is open if its request is known to reach it, it has no result, and no earlier path claims it.
 
-    A call is named by its request and ``prefix``, the models of the calls up to and including this one.
+    A call is identified by its request and ``prefix``, the models of the calls up to and including this one.
 
     Args:
         rows: The results so far. Results after a passed check (``is_continued``) are treated separately.
 
     Attributes:
-        n_going_on: For each model, the number of requests that have a first answer by the model and an open call after it.
-        continuable: The calls after which a request can continue although the workflow's own check passed this or an earlier
-            answer.
+        n_going_on: For each first model, the number of requests that this model has answered and that can continue to an open
+            call.
+        continuable: The calls after which a request can continue, although the workflow's own check passed their answer or an
+            earlier answer.
     """
 
     def __init__(self, template: Template, request_ids: Sequence[str], rows: Sequence[Observation]) -> None:
@@ -202,20 +205,22 @@ class OpenCells:
         self.continuable = [cell for cell, row in self._every.items() if self._is_continuable(row)]
 
     def is_new(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a call that its request reaches has no result and is not claimed."""
+        """Return whether a call, which its request must reach, is open: it has no result and is not claimed."""
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a call that its request reaches is new, or can lead to a new call."""
+        """Return whether a call, which its request must reach, is open itself or can be followed by an open call."""
         cell = (request, prefix)
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
     def open_below(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models on which a request can continue, after a result, to an open call."""
+        """Return the models with which a request can continue to an open call, after the call ``prefix``, which has a
+        result.
+        """
         return self._below[request, prefix]
 
     def claim(self, request: str, prefix: Prefix) -> None:
-        """Count a new call as executed. The calls after it stay unknown until the next round."""
+        """Claim an open call, so that it no longer counts as open. The calls after it stay unknown until the next round."""
         self._claimed.add((request, prefix))
         while len(prefix) > 1:
             prefix, model = prefix[:-1], prefix[-1]
@@ -227,13 +232,17 @@ class OpenCells:
             self.n_going_on[prefix[0]] -= 1
 
     def not_continued(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models on which the call after a continuable call (see :attr:`continuable`) has no result."""
+        """Return the models of the next call that have no result yet, for a call ``prefix`` in :attr:`continuable`."""
         stage = self._template.stage_after(len(prefix))
         models = () if stage is None else stage.models or ()
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
     def of_today(self, request: str) -> Iterator[Cell]:
-        """Yield the calls on the current setup's models after which other models can continue."""
+        """Yield the executed calls in which the current setup's models ran from the start, and after which an open call can
+        follow.
+
+        Each is given as (request id, models).
+        """
         today = self._template.today or {}
         prefix: Prefix = ()
         models = dict.fromkeys(today.values())
@@ -251,7 +260,9 @@ class OpenCells:
         return passed and row.failure is None and row.depth < self._template.depth
 
     def _allowed(self, cell: Cell) -> tuple[str, ...]:
-        """Return the models on which a request may continue after a result."""
+        """Return the models that the next call may use, after the call ``cell`` with a result; empty if the request ends
+        there.
+        """
         row, template = self._rows[cell], self._template
         if row.ended(template.stop):
             return ()
@@ -278,7 +289,10 @@ class _Draws:
         self._counts: Counter[str] = Counter()
 
     def draw(self, weights: Mapping[str, float]) -> _Drawn:
-        """Draw a model with a probability proportional to how far it is below its share of the draws."""
+        """Draw a model; return it with the probability with which it was drawn.
+
+        The probability is proportional to how far the model is below its share of all draws, which ``weights`` determine.
+        """
         n, total = 1 + sum(self._counts[name] for name in weights), sum(weights.values())
         lacks = {name: max(n * weight / total - self._counts[name], 0.0) for name, weight in weights.items()}
         (model,) = self._rng.choices(tuple(lacks), tuple(lacks.values()))
@@ -314,7 +328,7 @@ class RoundPaths:
         rng.shuffle(self._to_continue)
 
     def next(self) -> RequestPath | None:
-        """Return the next path; None if all reached calls are executed or proposed."""
+        """Return the next path, whose first open call is claimed; None if all reached calls are executed or claimed."""
         weights = {}
         for name in self._first:
             share = 1.0 if self._unanswered(name) is not None else self._cells.n_going_on[name] / len(self._order)
@@ -347,7 +361,7 @@ class RoundPaths:
         return sum(self._cells.is_new(request, (model,)) for request in self._order)
 
     def claim_first(self, path: RequestPath) -> None:
-        """Count the first call of a path as executed, if its model is certain."""
+        """Claim the first call of a path if one model is certain for it and the call is open; otherwise do nothing."""
         first = path.path[0]
         if isinstance(first, str) and self._cells.is_new(path.request_id, (first,)):
             self._cells.claim(path.request_id, (first,))
@@ -363,9 +377,10 @@ class RoundPaths:
         return None
 
     def swapped(self) -> RequestPath | None:
-        """Return a path that differs from the current setup in its first model or in later models; None if none is left.
+        """Return a path on which some calls use other models than the current setup; None if none is left.
 
-        Most paths continue after calls that the current setup's models have answered, since only the continuation costs money.
+        Most paths begin with calls that the current setup's models have answered, so that only the later calls cost money. The
+        models after the changed call are drawn. Some paths differ in the first model only.
         """
         self._n_swapped += 1
         found = self._other_first() if self._n_swapped % FIRST_SWAPPED == 0 else None
@@ -381,7 +396,10 @@ class RoundPaths:
         return found
 
     def _other_first(self) -> RequestPath | None:
-        """Return a path with a new first answer by another model, followed by the current setup's models."""
+        """Return a path that begins with a new first answer by another model and continues with the current setup's models.
+
+        None if there is no such model, or if a request is a single call.
+        """
         today, *others = self._today or (None,)
         models = [name for name in self._first if name != today and self._unanswered(name) is not None]
         if not models or not others:
@@ -403,7 +421,10 @@ class RoundPaths:
         return None
 
     def _going_on(self, model: str) -> str:
-        """Return the next request, in turn, that has an open call after the model's first answer; such a request must exist."""
+        """Return the next request that has an open call after the model's first answer. There must be one.
+
+        The requests take turns: the search begins after the request that was returned last.
+        """
         at = self._at[model]
         while True:
             request = self._order[at.turn % len(self._order)]
@@ -441,7 +462,11 @@ class RoundPaths:
 
 
 class _FirstAnswer:
-    """A model's positions in the order of requests: ``next`` for first answers, ``turn`` for later calls."""
+    """The positions of one model in the order of the requests.
+
+    ``next`` is that of the first request that the model may not have answered. ``turn`` counts up, and chooses the request
+    whose later call comes next.
+    """
 
     def __init__(self, turn: int) -> None:
         self.next = 0

@@ -49,13 +49,14 @@ class Prices:
         return cls(dict.fromkeys(usd, 1.0) if is_free else usd, rates, is_free)
 
     def of_run(self, path: Sequence[Choice], n_paid: int = 0, *, goes_on: bool = False) -> float:
-        """Return the expected cost in dollars of a path after its first ``n_paid`` calls, given that the request continues
-        after them.
+        """Return the expected cost in dollars of the calls of a path after its first ``n_paid`` calls.
+
+        It is assumed that the request continues after these calls.
 
         Args:
-            path: The models of the whole path; if several models are possible for a call, the mean of their costs counts.
-            n_paid: The number of its calls that have results.
-            goes_on: Whether the path continues after a passed check.
+            path: The models of the whole path. For a call with a model for each possible stage, the mean of their costs counts.
+            n_paid: The number of the path's calls that have results.
+            goes_on: Whether the path continues after an answer that passed the workflow's own check.
         """
         total, chance = 0.0, 1.0
         for choice in path[n_paid:]:
@@ -65,7 +66,12 @@ class Prices:
         return total
 
     def everything(self, choices: Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]], n_requests: int) -> float:
-        """Return the approximate cost of executing every reached call once; ``choices`` are the models of each call."""
+        """Return the approximate cost of executing every reached call once, in the unit of :attr:`usd`.
+
+        Args:
+            choices: The possible models of each call; by stage name, if the stages of a call have different models.
+            n_requests: The number of requests.
+        """
         below = 0.0
         for models in reversed(choices):
             stages = (models,) if isinstance(models, tuple) else tuple(models.values())
@@ -78,7 +84,7 @@ class Prices:
 
 
 def listed_usd(catalog: Catalog | None, model: str) -> float:
-    """Return the dollars that a call with a typical number of tokens costs at a model's list price; 0 without a catalog."""
+    """Return the dollars that a call of :data:`NOMINAL_TOKENS` costs at a model's list price; 0 without a catalog."""
     return 0.0 if catalog is None else catalog[model].price.cost_usd(*NOMINAL_TOKENS)
 
 

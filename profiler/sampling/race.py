@@ -69,9 +69,10 @@ class ModelRace:
     requests: Sequence[int] = REQUESTS
 
     def racers(self) -> list[Racer]:
-        """Return the current setup, then every single model by list price.
+        """Return the participants: the current setup first, then every single model by list price.
 
-        A stage that does not allow a model runs its current model, or the cheapest one that it allows.
+        Each single model runs in every stage that allows it. In other stages, the current model runs, or the cheapest allowed
+        one.
         """
         template, today = self.template, self.template.today
         names = sorted((name for name in template.models if name != SKIP), key=lambda name: listed_usd(self.catalog, name))
@@ -114,13 +115,16 @@ class ModelRace:
         return self._next(round_, known)
 
     def asking(self, round_: int, request_id: str, run: Run) -> str:
-        """Describe a path of a round briefly, such as ``gpt-5-mini 12 of 30`` (model, request, requests)."""
+        """Describe a path of a round briefly by its model and the position of its request.
+
+        For example, ``gpt-5-mini 12 of 30`` is the path of the 12th of 30 requests.
+        """
         name = next((racer.name for racer in self.racers() if racer.run == run), "")
         asked = self.requests[min(round_, len(self.requests)) - 1] if round_ else PILOT
         return f"{name} {self.order.index(request_id) + 1} of {min(asked, len(self.order))}"
 
     def table(self, observations: Sequence[Observation]) -> SingleModels:
-        """Return the table of the single models, computed from the given results."""
+        """Return the accuracy and cost of each single model and of the current setup, computed from the given results."""
         # Sums in one fixed order, whatever the order in which the rows were written.
         rows = sorted(observations, key=lambda row: (row.request_id, row.prefix))
         prices = Prices.of(self.template, self.catalog, rows)
@@ -171,7 +175,7 @@ class ModelRace:
         return max(usd, min(least, SHARE * without.usd(prices, prices.everything(self.choices, len(self.order)), rows)))
 
     def _kept_for_today(self, known: Rows, prices: Prices) -> float:
-        """Return the dollars reserved to run the current setup before a coverage ends the profile.
+        """Return the dollars reserved to finish the current setup's runs before the coverage limit ends the profile.
 
         The result is 0 if the current setup is unknown, if there is no coverage limit, or if there is a budget in dollars.
         """

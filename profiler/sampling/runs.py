@@ -17,7 +17,9 @@ Run = tuple[Choice, ...]
 
 
 def distinct(paths: Iterable[Run]) -> tuple[Run, ...]:
-    """Return the paths without duplicates, in order. Paths may be unhashable (a model for each stage)."""
+    """Return the paths without duplicates, in order. Paths that cannot be hashed (a call with a model for each stage) are
+    allowed.
+    """
     found: list[Run] = []
     for path in paths:
         if path not in found:
@@ -31,14 +33,15 @@ def whole_path(template: Template, models: Mapping[str, str]) -> Run:
 
 
 def as_run(reached: FloatArray, trie: Trie, template: Template) -> Run:
-    """Return the models of a whole run that approximates a plan: for each call, the plan's most frequent model at each stage.
+    """Return the models of a whole run that approximates a plan: for each call, the model that the plan uses most in each
+    stage.
 
     Args:
-        reached: For each node, the probability that a request under the plan executes the node's call; shape (n + 1,). The path
-            ends where the plan ends.
+        reached: For each node of the trie (index 0 is the root), the probability that a request under the plan executes the
+            node's call; shape (n + 1,). The run ends where no node is reached.
         trie: The plan's trie.
-        template: A bound template. Stages that the plan does not reach run their current model; if it is unknown, the run ends
-            there.
+        template: A bound template. In stages that the plan does not reach, the run uses the current model. If that is unknown,
+            the run ends there.
     """
     path: list[Choice] = []
     for stages, nodes in zip(template.flow.stages_at, trie.levels[1:], strict=True):
@@ -59,10 +62,16 @@ def _choice(stages: Iterable[str], models: Mapping[str, str]) -> Choice:
 def run_of(
     rows: Mapping[Cell, Observation], template: Template, request: str, path: Sequence[Choice]
 ) -> tuple[list[Observation], bool]:
-    """Return a request's results along a path, in order, and whether they form a complete run.
+    """Return a request's results along a path, in order, and whether they are a complete run.
 
-    ``rows`` are all results, keyed by (request id, models). A run is complete if the request or the path ends after its last
-    result.
+    They are complete if the request ends after the last result or the path has no further call. They are incomplete if the next
+    call has no result.
+
+    Args:
+        rows: All results, keyed by (request id, models).
+        template: The bound template.
+        request: The request's id.
+        path: The models of the path.
     """
     found: list[Observation] = []
     stage = template.first_stages[0].name if len(template.first_stages) == 1 else None

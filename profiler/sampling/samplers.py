@@ -54,8 +54,9 @@ class ExhaustiveSampler:
                 yield RequestPath(request_id, path)
 
     def _united(self, models: Models | Mapping[str, Models]) -> Models:
-        """Return every model that any possible stage of a call allows. A path ends if the actual stage does not allow its
-        model.
+        """Return every model that some possible stage of a call allows.
+
+        If the stage that runs does not allow the path's model, the path ends there.
         """
         if isinstance(models, tuple):
             return models
@@ -63,8 +64,9 @@ class ExhaustiveSampler:
 
 
 def _drawn(models: Models | Mapping[str, Models], share: float) -> Choice:
-    """Return the model at the fraction ``share``, in [0, 1), of the list; a model for each stage, if the stages' lists
-    differ.
+    """Return the model at the position ``share``, a fraction in [0, 1), of a list of models.
+
+    If ``models`` has one list for each possible stage, return such a model by stage name.
     """
     if isinstance(models, tuple):
         return models[int(share * len(models))]

@@ -24,15 +24,15 @@ class SingleModel:
 
     Attributes:
         name: The model's name; for a current setup of several models, the names joined by `` > ``.
-        run: The models of a whole run.
+        run: The model of each call of a whole run.
         is_current: Whether it is the current setup.
         requests: The number of requests with a whole run of this model.
         right: The number of right answers; for scores, their sum.
         low, high: 90 % interval of the accuracy (Beta, Jeffreys' prior), as fractions.
         usd_per_1000: Cost in dollars per 1,000 requests, from its runs; without runs, from its list price, scaled as in the
             results of other models.
-        is_out: Whether a cheaper model is clearly better: the lower end of its interval is above the upper end of this model's
-            interval.
+        is_out: Whether the model has left the comparison, because the whole accuracy interval of a cheaper model lies above the
+            interval of this model.
     """
 
     name: str
@@ -81,7 +81,10 @@ class SingleModels:
 
     @property
     def cheapest_good(self) -> SingleModel | None:
-        """The cheapest model at most three points below the strongest one; never a model with fewer than ten requests."""
+        """The cheapest model whose accuracy is at most :data:`NEAR` below that of the strongest; None without one.
+
+        Only models with at least :data:`LEAST_REQUESTS` requests count.
+        """
         best = self.strongest
         if best is None or best.accuracy is None:
             return None
@@ -91,7 +94,7 @@ class SingleModels:
 
     @property
     def without_rows(self) -> tuple[SingleModel, ...]:
-        """The models without runs, because a single run costs more than was left for the comparison."""
+        """The models without any run, since one run would have cost more than was left for the comparison."""
         return tuple(one for one in self.models if not one.requests)
 
     def lines(self) -> Iterator[str]:
@@ -123,10 +126,10 @@ class SingleModels:
 
 
 def beta_interval(right: float, requests: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval that contains an accuracy with probability ``level`` (central, Jeffreys' prior); (0, 1) without
-    requests.
+    """Return the interval that contains an accuracy with probability ``level``; (0, 1) without requests.
 
-    ``right`` is the number of right answers, or the sum of scores, in ``requests`` requests.
+    It is the central interval with Jeffreys' prior. ``right`` is the number of right answers, or the sum of scores, in
+    ``requests`` requests.
     """
     from scipy.special import betaincinv  # a tenth of a second, which few commands need
 
@@ -153,7 +156,10 @@ def without_losers(models: Sequence[SingleModel]) -> list[SingleModel]:
 
 
 def is_apart(models: Sequence[SingleModel]) -> bool:
-    """Return whether the best model's interval lies above the intervals of all other models with results."""
+    """Return whether the accuracy interval of one model lies above the intervals of all other models with results.
+
+    False if fewer than two of several models have results.
+    """
     known = [one for one in models if one.requests]
     if len(known) < 2:
         return len(models) < 2

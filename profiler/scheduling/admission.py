@@ -20,10 +20,12 @@ MARGIN = 8.0
 class Admission:
     """Reserves money for jobs to start, and answers the requests of running jobs for a higher reservation.
 
-    There are never more running jobs than workers. A job that waits for an answer keeps its worker. The first job in order
-    is always running and always gets an answer, so no deadlock occurs.
+    There are never more running jobs than workers. A job that waits for an answer keeps its worker. The first job in the order
+    of the paths is always running and always gets an answer, so no deadlock occurs.
 
     Args:
+        state: the run's state, with the ledger.
+        paths: the paths in progress.
         workers: the maximum number of jobs that run at a time.
 
     Attributes:
@@ -63,8 +65,9 @@ class Admission:
 
 
 class _Scan:
-    """A pass over the paths in progress, in order, that finds the jobs to start, at most ``free``, the number of idle
-    workers.
+    """Finds the jobs to start by one pass over the paths in progress, in order.
+
+    At most ``free`` jobs are found, the number of idle workers.
     """
 
     def __init__(self, state: RunState, paths: ActivePaths, requests: Admission, free: int) -> None:
@@ -137,7 +140,10 @@ class _Scan:
         return self._state.start(cell, upper_usd, upper_calls, Purchase(path.round, path.probability, is_timed))
 
     def _may_stop_before(self) -> bool:
-        """Return whether earlier calls may stop the run, by reaching its coverage or by revealing a broken stage."""
+        """Return whether calls that precede the current one may end the run.
+
+        They may do so by reaching the coverage limit, by showing that a stage is broken, or by showing that no answer is right.
+        """
         if self._possibly_broken.may_stop:
             return True
         if self._coverage_bound is not None and self._target is not None and not self._may_reach_target:
@@ -155,9 +161,10 @@ class _Scan:
         self._requests.decided.append((request, self._state.top_up(cell, request.upper_usd)))
 
     def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
-        """Return the maximum cost in dollars and number of model calls of the job for the path's call number ``length``.
+        """Return the maximum cost in dollars and the maximum number of model calls of a job.
 
-        Both are maxima over all possible stages, and include earlier calls that the job executes again.
+        The job executes call number ``length`` of the path, from 1. Both are maxima over all possible stages, and include
+        earlier calls whose state is not stored, since the job executes them again.
         """
         bound, usd, calls = self._cells.price_bounds.of(path.number), 0.0, 0
         for k in range(length, 0, -1):
@@ -171,7 +178,10 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Add the path's uncommitted results, with their known outcomes and costs, to the bounds."""
+        """Count the path's results that are not committed yet, with their known outcomes and costs.
+
+        They count among the calls that may end the run.
+        """
         for length in range(path.committed + 1, path.resolve(self._cells.rows, self._rule) + 1):
             cell = path.cell(length)
             row = self._cells.rows.get(cell)
@@ -192,7 +202,10 @@ class _Scan:
                 return
 
     def _pass_remaining(self, path: ActivePath, first: int) -> None:
-        """Add the path's calls from the first without a result on, at their maximum cost, to the bounds."""
+        """Count the path's calls without a result, from call number ``first`` on, at their maximum cost.
+
+        They count towards the cost of earlier calls, and among the calls that may end the run.
+        """
         is_continued = path.goes_on and self._cells.is_continued(path.cell(first))
         if self._coverage_bound is not None:
             self._coverage_bound.may_go_on |= path.goes_on
@@ -226,8 +239,9 @@ class _Scan:
 
 
 class PossiblyBroken:
-    """Tracks whether earlier calls without a result could still reveal that a stage is broken or that no answer is right. A
-    sequential run might then stop before the next call.
+    """Tracks whether calls without a result could still end the run, because a stage is broken or no answer is right.
+
+    If they could (``may_stop``), a sequential run might end before the calls that come later.
     """
 
     def __init__(self, first_rows: FirstRows, answers: AnswersOfToday) -> None:
@@ -237,7 +251,7 @@ class PossiblyBroken:
         self.may_stop = False
 
     def pass_cell(self, stage: str, row: Observation | None, request_id: str) -> None:
-        """Add the next call in order; ``row`` is its result, if it is executed."""
+        """Count the next call, in the order of the paths; ``row`` is its result, None if it is not executed yet."""
         self._is_read = self._is_read or (row is not None and bool(row.success))
         if not self._is_read and request_id not in self._answers.wrong:
             self._asked.add(request_id)
@@ -263,8 +277,8 @@ class CoverageUpperBound:
         coverage: the coverage of the executed calls.
 
     Attributes:
-        may_go_on: whether some of these calls may follow an answer that the workflow's own check passes. Then these calls are
-            left out of the denominator of the coverage, since they may not belong there.
+        may_go_on: whether some of these calls may follow an answer that the workflow's own check passes. If so, the cost of all
+            these calls is left out of the total by which the coverage is divided, since such calls do not belong there.
     """
 
     def __init__(self, coverage: Coverage) -> None:
@@ -293,8 +307,9 @@ class CoverageUpperBound:
             length: the number of models in its path.
             visits: the possible (stage, model) pairs of the call.
             upper_usd: its maximum cost in dollars.
-            is_open: whether the results so far prove that the request reaches the call.
-            is_continued: whether the results so far prove that the request does not reach the call.
+            is_open: True if the results so far prove that the request reaches the call.
+            is_continued: True if the results so far prove that the request ends before the call; the call then counts
+                separately.
         """
         if is_continued:
             self._continued_usd += upper_usd

@@ -33,15 +33,16 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class CellKinds:
-    """Gives indices to the sorts of calls that a template allows.
+    """Numbers the kinds of calls that a template allows, for use as indices of arrays.
 
-    A *slot* is a stage with one of its models, a *kind* is a slot at a depth.
+    A *slot* is a (stage, model) pair. A *kind* of call is a slot at a depth; depths are counted from 0 here.
 
     Attributes:
-        slots: the index of each (stage, model).
-        stage, model: the index of each slot's stage and of its model.
-        stages: the index of each stage.
-        allowed: whether a stage (last axis) may follow a stage (second axis) at a depth; (depth, stages, stages).
+        slots: the index of each (stage, model) pair.
+        stage, model: for each slot, the index of its stage and of its model; shape (slots,) each.
+        stages: the index of each stage, by stage name.
+        allowed: 1 at [d, i, j] if the stage with index j may follow the stage with index i at depth d, otherwise 0; shape
+            (depth, stages, stages).
         first: the indices of the stages that may come first.
         template: the template.
     """
@@ -87,27 +88,31 @@ class CellKinds:
 
     @cached_property
     def of_stage(self) -> FloatArray:
-        """A matrix with 1 where the slot belongs to the stage; (slots, stages)."""
+        """A matrix with 1 where the slot (row) has the stage (column), otherwise 0; shape (slots, stages)."""
         return np.asarray(np.eye(len(self.stages))[self.stage])
 
     @cached_property
     def of_model(self) -> FloatArray:
-        """A matrix with 1 where the slot belongs to the model; (slots, models)."""
+        """A matrix with 1 where the slot (row) has the model (column), otherwise 0; shape (slots, models)."""
         return np.asarray(np.eye(int(self.model.max()) + 1)[self.model])
 
     @cached_property
     def even(self) -> FloatArray:
-        """Equal probabilities for all stages that may follow; (depth, stages, stages)."""
+        """The probability of each stage that may follow, if all are equally likely; shape (depth, stages, stages) as
+        :attr:`allowed`.
+        """
         return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
 
     def place(self, row: Observation) -> tuple[int, int, int]:
-        """Return the indices of a result: its depth (from 0), its slot, and its outcome on the last axis of ``outcomes``."""
+        """Return the indices of a result: its depth (from 0), its slot, and its index on the last axis of
+        :attr:`CellCounts.outcomes`.
+        """
         return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
 
     def stage_of(self, outcome: int) -> int | None:
-        """Return the index of the stage to which a request continued; None if it ended or the stage is unknown.
+        """Return the index of the stage to which a request continued; None if the request ended or the stage is unknown.
 
-        ``outcome`` is an index on the last axis of ``outcomes``, as :meth:`place` returns it.
+        ``outcome`` is an index on the last axis of :attr:`CellCounts.outcomes`, as :meth:`place` returns it.
         """
         return outcome - _WENT_ON if outcome >= _WENT_ON else None
 
@@ -121,12 +126,14 @@ class CellKinds:
 
 @dataclass(slots=True)
 class CellCounts:
-    """Counts of executed calls by kind. Arrays may have leading axes.
+    """Counts of executed calls by kind, which is their depth (from 0) and slot (stage and model).
+
+    The arrays may have further axes in front, such as one for resampled requests.
 
     Attributes:
-        outcomes: the number of calls that ended by the stop rule, that continued to an unknown stage, and that continued to
-            each stage; (depth, slots, 2 + stages).
-        paid: the total cost of the calls, in dollars; (depth, slots).
+        outcomes: the number of calls by what came next; shape (depth, slots, 2 + stages). On the last axis, 0 means that the
+            request ended, 1 that it continued to an unknown stage, and 2 + i that it continued to the stage with index i.
+        paid: the total cost of the calls, in dollars; shape (depth, slots).
     """
 
     kinds: CellKinds
@@ -140,7 +147,7 @@ class CellCounts:
 
     @property
     def counts(self) -> FloatArray:
-        """The number of calls; (depth, slots)."""
+        """The number of calls of each kind; shape (depth, slots)."""
         return np.asarray(self.outcomes.sum(axis=-1))
 
     def add(self, depth: int, slot: int, outcome: int, usd: float) -> None:
@@ -153,14 +160,14 @@ class CellCounts:
         return CellCounts(self.kinds, self.outcomes.copy(), self.paid.copy())
 
     def priced(self, *, is_free: bool) -> CellCounts:
-        """Return these counts, with a cost of 1 for each call if every call was free."""
+        """Return these counts; if ``is_free``, with a cost of 1 for each call instead of dollars."""
         return replace(self, paid=self.counts) if is_free else self
 
     def means(self) -> FloatArray:
-        """Return the mean cost of each kind of call, shrunk towards its model's mean (for a new model, the overall mean).
+        """Return the mean cost of each kind of call; shape (depth, slots).
 
-        If several stages share a depth, the mean is shrunk towards the mean of its stage and model over all depths, which is
-        shrunk towards the model's mean.
+        The mean is shrunk towards its model's mean (for a new model, the overall mean). If several stages share a depth, it is
+        shrunk towards the mean of its stage and model over all depths, which is shrunk towards the model's mean.
         """
         counts, of_model = self.counts, self.kinds.of_model
         ran, paid = counts.sum(axis=-2), self.paid.sum(axis=-2)
@@ -171,8 +178,10 @@ class CellCounts:
         return np.asarray((self.paid + _COST_PRIOR * mean[..., None, :]) / (counts + _COST_PRIOR))
 
     def rates(self) -> FloatArray:
-        """Return P(a request continues to a stage) for each kind of call; (depth, slots, stages). Rates are shrunk towards the
-        stage's rates at that depth, which are shrunk towards the overall rate, spread evenly over the possible stages.
+        """Return the probability that a request continues to each stage after each kind of call; shape (depth, slots, stages).
+
+        Rates are shrunk towards the stage's rates at that depth, over all models. Those are shrunk towards the overall rate of
+        continuing, spread evenly over the possible stages.
         """
         kinds, counts = self.kinds, self.counts
         went_on = self.outcomes[..., _WENT_ON:]
@@ -186,13 +195,14 @@ class CellCounts:
     def rest(
         self, unopened: FloatArray, unknown: float, weight: FloatArray | None = None, *, is_least: bool = False
     ) -> FloatArray:
-        """Return the expected cost of executing the open calls and all calls after them, in the unit of :attr:`paid`; leading
-        axes as in these counts.
+        """Return the expected cost of executing the open calls and all calls after them, in the unit of :attr:`paid`.
+
+        The result is a number, or an array with the further axes in front of these counts.
 
         Args:
-            unopened: the number of open calls of each kind.
-            unknown: the number of requests that have not started.
-            weight: the weight of each kind of call; None means 1.
+            unopened: the number of open calls of each kind; shape (depth, slots).
+            unknown: the number of requests that have not started and whose first stage is unknown.
+            weight: the factor for the cost of each kind of call; shape (depth, slots); None means 1.
             is_least: whether requests that have not started are assumed to begin with the cheapest stage. Otherwise they are
                 assumed to begin with the same stages as other requests.
         """
@@ -218,10 +228,10 @@ class CellCounts:
         return np.asarray(total + unknown * (shares * below[..., first]).sum(axis=-1))
 
     def leaves(self) -> FloatArray:
-        """Return the expected number of the template's paths below each kind of call; (depth, slots).
+        """Return how many of the template's paths begin with a call of each kind and the calls before it; shape (depth, slots).
 
-        A request that ends early counts for each path below. If stages share a depth, the path that the request would have
-        taken is unknown, so it counts once.
+        The number is an expected value. A request that ends early counts for each path that it would have had. If stages share
+        a depth, that path is unknown, so the request counts once.
         """
         kinds, rates = self.kinds, self.rates()
         found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))
@@ -235,15 +245,17 @@ class CellCounts:
 
 
 class Coverage:
-    """Running totals of the executed calls by depth, stage and model. Add each call once, parents before children.
+    """Running totals of the executed calls by depth, stage and model. Add each call once, and after the calls that precede it.
 
     Args:
+        template: a template bound to the catalog's models.
         n_requests: the number of requests in the profile.
 
     Attributes:
-        totals: the counts of executed calls that their requests reach.
-        unopened: the number of open calls of each kind (reached, not executed), without the requests in :attr:`unknown`.
-        unknown: the number of requests without results, if several first stages are possible.
+        totals: the counts of executed calls that their requests reach according to the stop rule.
+        unopened: the number of open calls (reached, not executed) of each kind, without those of the requests in
+            :attr:`unknown`; shape (depth, slots).
+        unknown: the number of requests without results, if several first stages are possible; otherwise 0.
         continued_usd: the cost in dollars of executed calls that their requests do not reach, according to the stop rule.
         n_continued: the number of these calls.
     """
@@ -298,12 +310,14 @@ class Coverage:
 
     @property
     def counts(self) -> FloatArray:
-        """The number of executed calls; the first axis is the depth from 0."""
+        """The number of executed calls that their requests reach, of each kind; shape (depth, slots), with the depth from 0."""
         return self.totals.counts
 
     @property
     def counts_per_depth(self) -> tuple[int, ...]:
-        """The number of executed calls at each depth, from 1, without unreached calls."""
+        """The number of executed calls at each depth, the first depth first. Calls that their requests do not reach are left
+        out.
+        """
         return tuple(int(n) for n in self.counts.sum(axis=1))
 
     @property
@@ -318,7 +332,9 @@ class Coverage:
 
     @property
     def continued(self) -> float:
-        """The amount that unreached calls add to the coverage's numerator: dollars, or the number of calls if all are free."""
+        """What the calls that their requests do not reach add to the money spent: dollars, or the number of calls if all are
+        free.
+        """
         return float(self.n_continued) if self.is_free else self.continued_usd
 
     def measure(self) -> CellCounts:
@@ -354,7 +370,7 @@ class Coverage:
         return min(float(low), self.fraction), max(float(high), self.fraction)
 
     def _drawn(self) -> CellCounts:
-        """Return the totals of resampled requests; the first axis is the draw."""
+        """Return the totals of :data:`N_DRAWS` resamples of the requests; the first axis of the arrays is the resample."""
         order = np.argsort([number for _, number in sorted(self._requests.items())])  # independent of the order of the rows
         n, cells, shape = len(order), self.unopened.size, self.totals.outcomes.shape
         # A request is drawn with all its cells: they share its difficulty, and drawing cells one by one would make the interval
@@ -379,10 +395,10 @@ class Coverage:
         return float(self.totals.paid.sum()) + float(self.totals.rest(self.unopened, self.unknown))
 
     def naive_usd(self) -> float:
-        """Return the estimated cost in dollars of running every request on every path from its start, without sharing prefixes.
+        """Return the estimated cost in dollars of running every request on every path, each from its start.
 
-        A request ends at a passed check. If stages share a depth, every request runs on every path that it reaches. Returns 0.0
-        before the first call.
+        No result is shared between paths that begin alike. A request ends at a passed check. If stages share a depth, every
+        request runs on every path that it reaches. Returns 0.0 before the first call.
         """
         if not self.counts.any():
             return 0.0

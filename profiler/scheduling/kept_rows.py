@@ -22,12 +22,12 @@ from vinelm.traces.store.judgements import Judgements
 
 @dataclass(frozen=True)
 class KeptRows:
-    """The results of a store at the start of a run, with methods to evaluate the states stored after them.
+    """The results of a store at the start of a run, and the states stored after them, which can be scored again.
 
     Attributes:
         store: the store; the caller must have locked it.
         units: runs jobs in this process.
-        worker: evaluates states; the settings determine how many in parallel.
+        worker: the worker that scores states; ``settings`` limit how many it scores at a time.
         settings: the settings of the profile.
         every: all requests of the workflow and of the run.
     """
@@ -50,13 +50,13 @@ class KeptRows:
         stopped: Mapping[Cell, bool] | None,
         judged: Mapping[str, bool] | None = None,
     ) -> Job:
-        """Return the job that evaluates a state.
+        """Return the job that scores a stored state.
 
         Args:
-            cell: the request and models of the result.
+            cell: the request id and the models of the result.
             state: the state after the result.
-            stopped: for a result after a passed answer, whether the workflow's own check passed, by request and models.
-                Otherwise None.
+            stopped: for a result that follows a passed answer: whether each answer passed the workflow's own check, keyed by
+                (request id, models). None for other results.
             judged: see :class:`~vinelm.profiler.execution.job.Job`.
         """
         request_id, prefix = cell
@@ -75,7 +75,7 @@ class KeptRows:
         return finished.outcome
 
     def stopped(self) -> dict[Cell, bool]:
-        """Return, by request and models, whether the workflow's own check passed the answer."""
+        """Return whether each result's answer passed the workflow's own check, keyed by (request id, models)."""
         return {(row.request_id, row.prefix): row.stopped is True for row in self.store.observations()}
 
     def pool(self) -> ThreadPoolExecutor:
@@ -93,10 +93,12 @@ def verdicts_of(found: Mapping[Cell, Judgement]) -> dict[str, dict[str, bool]]:
 
 
 class PendingRows:
-    """Lets the currently declared judge score the store's results that it has not scored.
+    """Lets the currently declared judge score the results of the store that this judge has not scored.
 
     Args:
+        rows: the store's results.
         ledger: reserves and books the judge's cost.
+        judging: the judge.
     """
 
     def __init__(self, rows: KeptRows, ledger: Ledger, judging: Judging) -> None:
@@ -153,7 +155,7 @@ class PendingRows:
         return is_verdict and found.label == self._judging.label_digest(request)
 
     def _reserved(self, job: Job) -> tuple[Job, Reservation] | None:
-        """Return the job with a reservation of $0; None if the budget is exhausted."""
+        """Return the job with a reservation of $0, which the judge's first call raises; None if the budget is exhausted."""
         try:
             # An answer equal to a judged one costs nothing. The judge's first call raises the reservation.
             reservation = self._ledger.reserve(*job.cell, 0.0, 0)
@@ -166,7 +168,10 @@ class PendingRows:
         return job, reservation, self._rows.evaluated(job, partial(self._ledger.top_up, reservation))
 
     def _settle(self, job: Job, reservation: Reservation, outcome: UnitOutcome) -> Judgement | None:
-        """Book the cost and write the judgement; return None if the state has no visible answer yet."""
+        """Book the judge's cost, write the judgement, and return it.
+
+        None if the judge was not asked, because the state after the result is not available.
+        """
         judgement = outcome.judgement
         # Written together: the next run would pay again for a price without its judgement.
         with self._rows.store.database.transaction():

@@ -23,22 +23,24 @@ _REFIT = 1.05  # the interval is recomputed each time the committed cells have g
 
 
 class ObservedCells:
-    """The results by request and models. Only committed results change coverage and price bounds, which therefore do not depend
-    on timing.
+    """The store's results, keyed by request id and models. Only committed results change the coverage and the price bounds,
+    which therefore do not depend on timing.
 
     Args:
         rows: the store's results, in the order in which they were written.
         n_older: how many of these results existed when the run first began; they are committed at once. The other results were
             executed by the same run before it was killed; each is committed when the resumed run reaches it.
         request_ids: the requests of the run; the coverage ignores results of other requests.
+        template: a template bound to the catalog's models.
+        catalog: the models.
         broken_after: see :class:`FirstRows`.
         stops_cut_off: see :class:`CutOff`.
-        states: the calls with a stored state.
+        states: the calls after which the state is stored.
         doublings: see :class:`PriceBounds`.
 
     Attributes:
-        without_state: the calls that must be executed again before their requests can continue, because their state is not
-            stored (results of older versions or imported results).
+        without_state: the calls that must be executed again before their requests can continue, because the state after them is
+            not stored (results of older versions or imported results).
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class ObservedCells:
 
     @property
     def has_gap(self) -> bool:
-        """Whether some results cannot be committed because earlier results are missing."""
+        """Whether some results of the run's requests are not committed, because results that come before them are missing."""
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
@@ -116,9 +118,9 @@ class ObservedCells:
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
-        """Return for each earlier call whether the stop rule ended the request there; empty if it never did.
+        """Return for each call before ``cell`` whether the request ended there under the stop rule; empty if it never did.
 
-        Failures are ignored, since no call follows a failure.
+        A failed call counts as an end, too, but no call can follow it.
         """
         request_id, prefix = cell
         rows = [self.rows.get((request_id, prefix[:length])) for length in range(1, len(prefix))]
@@ -136,11 +138,13 @@ class ObservedCells:
 class FirstRows:
     """The first results of each stage in commit order, used to detect a broken stage.
 
-    A working stage that fails half of the time, always for the same reason, begins with eight failures in only 1 of 256 runs. A
-    single model that always fails does not stop the run, because a profile must find that out.
+    A stage is broken if its first ``after`` results all fail in the same way, with more than one model if the stage has
+    several. A model that always fails, while other models do not, is no reason to stop.
 
     Args:
-        after: the number of results that must fail in the same way; None disables the check.
+        template: a template bound to the catalog's models.
+        after: the number of results that must fail in the same way; None disables the check. A stage that fails half of the
+            time begins with eight failures in only 1 of 256 runs.
     """
 
     def __init__(self, template: Template, after: int | None = BROKEN_AFTER) -> None:
@@ -149,7 +153,7 @@ class FirstRows:
         self._failed: dict[str, list[Observation] | None] = {}  # None: a row succeeded, or failed in another way
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed result; return a line that names its stage if that stage is found to be broken, otherwise None."""
+        """Add a committed result; return a message if its stage is now known to be broken, otherwise None."""
         self._note(row)
         return self._broken(row.stage)
 
@@ -179,7 +183,10 @@ class FirstRows:
         )
 
     def failing(self) -> dict[str, int]:
-        """Return, for each stage that may still turn out broken, the number of its results; all failed in the same way."""
+        """Return the number of results of each stage that has only failed so far, always in the same way.
+
+        Only such a stage may still be found broken. A stage without results has the number 0. Empty if the check is disabled.
+        """
         may_break = (
             [stage for stage in self._models if self._failed.get(stage, []) is not None] if self.after < math.inf else []
         )
@@ -210,7 +217,7 @@ class AnswersOfToday:
         self.is_settled = after is None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed result; return a line if there are enough answers and none is right, otherwise None."""
+        """Add a committed result; return a message if there are enough answers and none is right, otherwise None."""
         if self.is_settled or row.failure is not None or row.success is None:
             return None
         if row.success:
@@ -228,7 +235,7 @@ class AnswersOfToday:
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether the run would continue if ``more`` further requests were answered wrong."""
+        """Return whether the check would still pass if ``more`` further requests were answered wrong."""
         return self._after is None or len(self.wrong) + more < self._after
 
     def _is_answer(self, row: Observation) -> bool:
@@ -240,14 +247,17 @@ class AnswersOfToday:
 
 
 class CutOff:
-    """The first requests that continue beyond the template's end. Their answers are unfinished, whichever model is used.
+    """Detects a template that is too short, from the first requests that continue beyond its end.
+
+    The answers of such requests are unfinished, whichever models are used.
 
     Args:
         after: the number of requests that must be cut off; also at least a quarter as many as ended normally. None disables the
             check.
 
     Attributes:
-        cells: the calls at the template's end after which requests continue.
+        cells: the calls at the template's end after which requests continue, as (request id, models).
+        message: what is wrong, once enough requests are cut off; otherwise None.
     """
 
     def __init__(self, after: int | None = CUT_OFF_AFTER) -> None:
@@ -257,7 +267,7 @@ class CutOff:
         self.message: str | None = None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed result; return a line if enough requests are cut off by now, otherwise None."""
+        """Add a committed result; return a message if enough requests are cut off by now, otherwise None."""
         if row.failure is not None:
             return self.message
         if row.stopped:
@@ -270,7 +280,10 @@ class CutOff:
         return self.message
 
     def outgrown(self, template: Template, rows: Mapping[Cell, Observation]) -> list[Cell]:
-        """Return the cut-off calls after which the given template, unlike an earlier one, continues."""
+        """Return the calls in :attr:`cells` after which ``template``, which may be longer than that of the results, continues.
+
+        ``rows`` are all results, keyed by (request id, models).
+        """
         found = []
         for request_id, prefix in self.cells:
             before = [rows.get((request_id, prefix[:length])) for length in range(1, len(prefix) + 1)]

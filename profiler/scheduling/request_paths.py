@@ -37,17 +37,18 @@ class ActivePath:
     Args:
         request_path: the path that the sampler proposed.
         number: the path's position among all paths of the run.
-        round_: the sampler's round that proposed it.
+        template: a template bound to the catalog's models.
+        round_: the number of the sampler's round that proposed it.
         may_go_on: whether the workflow can continue after a passed check. If it cannot, or if the template branches, a path
             that should continue there is treated as an ordinary path.
 
     Attributes:
-        choices: the sampler's proposal, which determines the model of each call.
-        models: the models of its calls, as far as they are known.
+        choices: the sampler's proposal: for each call a model, or a model for each possible stage.
+        models: the models of the path's calls, as far as they are known.
         probability: see :class:`~vinelm.requests.protocols.RequestPath`.
         goes_on: whether the path is executed to its end even if an earlier answer passes the workflow's own check.
         committed: the number of committed calls.
-        is_timed: see :class:`TimedPaths`.
+        is_timed: whether its calls are made directly instead of in batches; see :class:`TimedPaths`.
     """
 
     __slots__ = (
@@ -93,8 +94,9 @@ class ActivePath:
         return self._foreseen(length - done)[length - done - 1]
 
     def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
-        """Continue the path as far as the results and the stop rule allow; return the number of its calls whose models are
-        known.
+        """Determine the path's models as far as ``rows`` (keyed by request id and models) and the stop rule allow.
+
+        Return the number of calls whose models are known.
         """
         while not self._is_over:
             self._extend()
@@ -113,7 +115,7 @@ class ActivePath:
         return row.ended(rule) and (row.failure is not None or not self.goes_on)
 
     def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
-        """Return the length of the shortest prefix without a result; None if the path ends earlier."""
+        """Return the number (from 1) of the path's first call without a result; None if the path ends before such a call."""
         known = self.resolve(rows, rule)
         while self._executed < known:
             row = rows.get(self.cell(self._executed + 1))
@@ -125,7 +127,9 @@ class ActivePath:
         return None
 
     def _extend(self) -> None:
-        """Add the models that are certain: the next call's, and those of later calls with a certain stage."""
+        """Extend :attr:`models` by the models that are certain: that of the next call, and those of later calls with a certain
+        stage.
+        """
         ahead = self._foreseen(1)
         while self._certain == len(ahead) and (more := next(self._beyond, None)) is not None:
             ahead.append(more)
@@ -135,7 +139,10 @@ class ActivePath:
             self.models += (visits[0][1],)
 
     def _follow(self, row: Observation) -> bool:
-        """Continue to the stage after the result; return False if that stage is unknown or the template ends."""
+        """Advance the path to the stage that came after the result; return whether it continues.
+
+        False if that stage is unknown or the template ends there.
+        """
         positions = self._template.flow.positions
         after = positions[self._position].arms.get(row.stage)
         if after is None:
@@ -150,7 +157,7 @@ class ActivePath:
     def _foreseen(self, least: int | None = None) -> list[tuple[Visit, ...]]:
         """Return the possible (stage, model) pairs of each call, from the first call without a result.
 
-        The list covers at least ``least`` calls if the path has as many; None covers all.
+        The list has at least ``least`` calls, unless the path has fewer; with None it has all calls.
         """
         if self._ahead is None:
             self._ahead, self._certain, self._beyond = [], 0, self._visits()
@@ -175,7 +182,7 @@ class ActivePath:
             positions = {after for stage, after in arms if models[stage] is not None}
 
     def _model(self, k: int, stage: str) -> str | None:
-        """Return the path's model for a stage as call ``k``, if the stage allows it."""
+        """Return the path's model for a stage as call ``k`` (from 0); None if the stage does not allow the path's model."""
         choice = self.choices[k]
         model = choice if isinstance(choice, str) else choice.get(stage)
         return model if model in (self._template.stage(stage).models or ()) else None
@@ -187,7 +194,7 @@ class TimedPaths:
     These are the first paths in canonical order, regardless of their results, so that a resumed run chooses the same paths.
 
     Args:
-        most: the maximum number of timed paths for each stage and model; with 0, no path is timed.
+        most: the number of timed paths that each (stage, model) pair needs; with 0, no path is timed.
     """
 
     def __init__(self, most: int) -> None:
@@ -195,7 +202,10 @@ class TimedPaths:
         self._timed: Counter[Visit] = Counter()
 
     def add(self, path: ActivePath) -> None:
-        """Decide whether the calls of the next path in order are made directly, so that they have latencies."""
+        """Set the path's ``is_timed``: True while some stage and model of the path has fewer than ``most`` timed paths.
+
+        Called for every path, in canonical order.
+        """
         visits = {visit for length in range(1, path.longest + 1) for visit in path.possible(length)}
         path.is_timed = any(self._timed[visit] < self._most for visit in visits)
         if path.is_timed:
@@ -203,7 +213,7 @@ class TimedPaths:
 
 
 class ActivePaths:
-    """The request paths in progress, in the sampler's order; the first is the oldest path that is not fully committed.
+    """The request paths in progress, in the sampler's order. The first one, called the oldest, is not fully committed.
 
     Args:
         may_go_on: whether the workflow can continue after an answer that its own check passed.
@@ -236,7 +246,10 @@ class ActivePaths:
         return True
 
     def take(self) -> bool:
-        """Activate the round's next path unless it is too far ahead of the oldest path; return whether it was activated."""
+        """Take the round's next path into the paths in progress, unless it is too far ahead of the oldest one.
+
+        Return whether a path was taken; False also if the round has no further path.
+        """
         # A path further ahead has no price bound yet: a block's bound is learned when the first path of the previous block is
         # reached.
         if self._is_exhausted or (self.active and self._taken >= self._end()):
@@ -254,13 +267,17 @@ class ActivePaths:
         return True
 
     def _end(self) -> int:
-        """Return the position of the first path that is too far ahead: two blocks after the oldest path's block."""
+        """Return the position of the first path that is too far ahead of the oldest path: the start of the second block after
+        the block of the oldest path.
+        """
         return block_end(block_of(self.active[0].number, self._doublings) + 1, self._doublings)
 
 
 class PriceBounds:
-    """The maximum price expected of each path's calls. It is learned from a fixed set of paths (all up to two blocks earlier),
-    so it does not depend on timing. Blocks double in size from one path up to :data:`LARGEST_BLOCK`.
+    """The maximum price expected of each path's calls.
+
+    Paths are grouped into blocks by position; see :func:`block_of`. The bound of a block is learned from the results of the
+    paths before the block that precedes it. So it does not depend on timing.
 
     Args:
         bound: the price bound before the first path.
@@ -276,7 +293,7 @@ class PriceBounds:
         self._bound.add(observation)
 
     def reached(self, number: int) -> None:
-        """Record that all paths before position ``number`` are committed."""
+        """Record that all paths before position ``number`` are committed, which may fix the bound of a later block."""
         block = block_of(number, self._doublings)
         if block + 1 not in self._of_block:
             # All earlier paths are committed, so their bounds are no longer needed.
@@ -285,7 +302,7 @@ class PriceBounds:
             self._of_block.setdefault(block, self._of_block[block + 1])
 
     def of(self, number: int) -> PriceBound:
-        """Return the price bound that applies to the jobs of the path at position ``number``."""
+        """Return the price bound that applies to the jobs of the path at position ``number``: that of its block."""
         return self._of_block[block_of(number, self._doublings)]
 
 

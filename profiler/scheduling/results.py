@@ -57,10 +57,10 @@ class Progress:
         in_flight: the number of running jobs.
         interval: bounds that contain the coverage with a probability of 0.9; recomputed after every 5 % more results.
         is_draining: whether the run starts no further jobs and only waits for running jobs.
-        asking: a description of the current path: during the comparison of single models, such as ``"gpt-5-mini 12 of 30"``
-            (model, request, number of requests); later, the models of the path.
-        look_usd: the cost of all results, in dollars, at which the results are evaluated, if not before; None if cost does not
-            decide.
+        asking: a description of the current path. During the comparison of single models it is the model and the position of
+            the request, such as ``"gpt-5-mini 12 of 30"``; later, the models of the path.
+        look_usd: the cost of all results, in dollars, at which the run ends so that its results are evaluated. The coverage
+            ``target`` may end it earlier. None if no cost ends the run.
     """
 
     executed: int
@@ -87,7 +87,7 @@ class ProfileResult:
         stopped_by: what ended the run.
         executed: the number of jobs that this run has executed.
         failures: the number of results of this run that failed, by kind of failure.
-        counts: the number of executed calls at each depth, from 1.
+        counts: the number of executed calls at each depth, the first depth first.
         coverage: the fraction, in [0, 1], of ``exhaustive_usd`` that has been executed.
         spent_usd: cost of the executed calls in dollars.
         exhaustive_usd: cost in dollars of executing every reached call once; an estimate unless ``stopped_by`` is
@@ -99,9 +99,9 @@ class ProfileResult:
         coverage_interval: bounds that contain the coverage with a probability of 0.9.
         single_models: the results of each single model and of the current setup; None if the sampler does not compare them.
         forecast: for a dry run, the forecast of what would be bought, a ``RunForecast`` of ``vinelm.profiler.dry_run``; the
-            other figures are then 0.
+            other figures are then 0. Otherwise None.
         store: the store that :func:`vinelm.profile` wrote to.
-        verdict: the decision whether to switch, if the run has made it; otherwise None.
+        verdict: the decision whether to replace the current setup by a plan, if the run has made it; otherwise None.
     """
 
     stopped_by: StoppedBy
@@ -123,5 +123,5 @@ class ProfileResult:
 
     @property
     def is_resumable(self) -> bool:
-        """Whether calling the function again with the same arguments would continue this run."""
+        """Whether calling :func:`vinelm.profile` again with the same arguments would continue this run."""
         return self.stopped_by in ("budget", "interrupted", "broken", "cut-off", "none-right")

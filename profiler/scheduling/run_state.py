@@ -147,7 +147,7 @@ class RunState:
             cell: the call, as (request id, models).
             upper_usd: the job's maximum cost in dollars.
             upper_calls: its maximum number of model calls.
-            purchase: the round, probability and timing of the call's path; None if unknown.
+            purchase: how the sampler proposed the call's path; None if unknown, and then no call goes through a batch API.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
@@ -177,7 +177,11 @@ class RunState:
         )  # fmt: skip
 
     def is_batched(self, cell: Cell, *, is_timed: bool) -> bool:
-        """Return whether all calls of a job go through batch APIs, including earlier calls that it repeats."""
+        """Return whether all calls of a job go through batch APIs.
+
+        False if ``is_timed`` (its calls are to have latencies), if the model has no batch API, or if the job must execute
+        earlier calls again.
+        """
         request_id, prefix = cell
         is_again = (request_id, prefix[:-1]) in self.cells.without_state
         return not is_timed and not is_again and prefix[-1] in self.batched
@@ -247,7 +251,11 @@ class RunState:
             self.failures[row.failure] += 1
 
     def _marked(self, row: Observation) -> Observation:
-        """Return the result with the name of its sampler, and with the round and the probability of its purchase."""
+        """Return the result with the sampler's name, and with the round and the probability with which the sampler proposed its
+        path.
+
+        Also set the signal of a failed result, and whether the result follows an answer that ended the request.
+        """
         cell = row.request_id, row.prefix
         purchase = self._purchases.pop(cell, Purchase())
         is_continued = any(self.cells.passed_before(cell))
@@ -257,8 +265,9 @@ class RunState:
         )  # fmt: skip
 
     def _note_verdict(self, request_id: str, judgement: Judgement | None) -> None:
-        """Keep a judge's verdict for later equal answers. If the budget refuses the judge, the run stops, and the next run
-        judges first.
+        """Remember a judge's verdict, so that an equal later answer to the request needs no further call of the judge.
+
+        If the budget did not allow the judge's call, stop the run; the next run lets the judge score such results first.
         """
         if judgement is None or self._verdicts is None:
             return
@@ -268,7 +277,7 @@ class RunState:
             self.stop("budget", "the judge's next call may cost more than is left of the budget")
 
     def _note_label(self, row: Observation) -> None:
-        """End the run with an error if the signal has too many values. The result is kept."""
+        """End the run with an error if the workflow's signal has too many different values. The result stays in the store."""
         try:
             self._labels.add(row.signal, row.request_id)
         except WorkflowError as error:

@@ -161,7 +161,11 @@ class CanonicalCommit:
 
     @property
     def asking(self) -> str:
-        """A short description of the first path in progress; empty if there is none."""
+        """A short description of the oldest path in progress; empty if there is none.
+
+        During the comparison of single models, it names the model and the position of the request; later, the models of the
+        path.
+        """
         if not self._paths.active:
             return ""
         first = self._paths.active[0]
@@ -170,7 +174,10 @@ class CanonicalCommit:
         return " > ".join(first.models)
 
     def advance(self) -> None:
-        """Commit everything up to the first call without a result; begin the sampler's next round when a round is done."""
+        """Commit all results that come before the first call without a result, in the order of the paths.
+
+        Begins the sampler's next round when all paths of a round are committed; stops the run if the sampler proposes no more.
+        """
         paths = self._paths
         while self._state.stopped_by is None:
             if paths.active or paths.take():
@@ -198,7 +205,11 @@ class CanonicalCommit:
             return True
 
     def _classified(self) -> tuple[Observation, ...]:
-        """Return the committed results in order, for the sampler, with answer classes computed from these results only."""
+        """Return the committed results in order, as the sampler gets them.
+
+        Their answer classes (equal answers of a request) are computed from these results only, so that they do not depend on
+        timing.
+        """
         signals, rows = self._state.signals, self._observations
         if not signals.answer:
             return tuple(rows.values())
@@ -277,7 +288,7 @@ class ProgressReporter:
             self.report(executed)
 
     def report(self, executed: int | None = None) -> None:
-        """Report the current state, as of ``executed`` results (default: all)."""
+        """Report the current state of the run; ``executed`` replaces the number of executed jobs in the report (None: all)."""
         if self._on_progress is not None:
             progress = replace(self._state.progress(), asking=self._commit.asking)
             if self._look is not None:

@@ -73,8 +73,9 @@ class RayCluster:
         return self.address == "local"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the process that connects to Ray. A cluster that this process starts reports no usage
-        statistics.
+        """Return the environment variables for the process that connects to Ray.
+
+        A cluster that this process starts reports no usage statistics.
         """
         return {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"} if self.is_local else dict(os.environ)
 
@@ -131,12 +132,12 @@ class ExecutionConfig:
 
 
 class Look(NamedTuple):
-    """When a step of a profile ends, so that its results are evaluated: at a coverage, or at a cost if that is reached earlier.
+    """When one step of a profile ends, so that its results are evaluated: at a coverage or at a cost, whichever comes first.
 
     Attributes:
         coverage: a fraction in (0, 1].
-        usd: the cost of all results, in dollars.
-        least_rows: the step does not end before this number of results.
+        usd: the cost of all results, in dollars; infinite if cost does not end the step.
+        least_rows: the step does not end before the store has this number of results.
     """
 
     coverage: float
@@ -145,7 +146,7 @@ class Look(NamedTuple):
 
     @property
     def next_usd(self) -> float | None:
-        """The cost in dollars at which the step ends; None if cost does not decide."""
+        """The cost in dollars at which the step ends; None if only the coverage ends the step."""
         return self.usd if 0.0 < self.usd < math.inf else None
 
     def is_due(self, coverage: Coverage) -> bool:
@@ -232,12 +233,15 @@ class ProfileSettings:
 
     @property
     def sampled_for(self) -> ProfileLimits:
-        """The limits of the whole profile."""
+        """The limits from which the sampler computes its shares: those of the whole profile, or else of this run."""
         return self.whole or self.limits
 
     @property
     def counted(self) -> str:
-        """What counts as a good answer: "right", or without labels "as good" as the current setup's answer."""
+        """The word for a good answer in messages.
+
+        It is ``"right"``, or ``"as good"`` if answers without a label are compared with the current setup's answers.
+        """
         return "right" if self.compared is None else "as good"
 
     def note(self, line: str | None) -> None:

@@ -51,7 +51,7 @@ class Threads:
         self._jobs.put(job)
 
     def release(self) -> None:
-        """Count a thread as idle, after its job's final message was received."""
+        """Count one thread as idle; call this after the final message of its job was received."""
         self._busy -= 1
 
     def close(self) -> None:

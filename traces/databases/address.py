@@ -71,7 +71,7 @@ def file_of(where: StoreAddress, what: str) -> Path:
         what: the operation that needs a file, such as ``a merge``, for the error message.
 
     Raises:
-        StoreError: the store is a database.
+        StoreError: the store is a PostgreSQL database.
     """
     address = address_of(where)
     if isinstance(address, PostgresUrl):

@@ -43,11 +43,13 @@ class Database:
 
     Args:
         path: the file; created if it does not exist.
-        shown_as: the path for error messages, if the file will later be renamed to it, or is a copy of it.
-        is_read_only: create no further files; the file must have no write-ahead log.
+        shown_as: the path to name in error messages; None names ``path``. Used if ``path`` will later be renamed to it, or is a
+            temporary copy of it.
+        is_read_only: whether to open the file for reading only, without SQLite's additional files next to it. The file must
+            then have no write-ahead log.
 
     Attributes:
-        path: the path that errors name.
+        path: the path that error messages name.
         file: the file that is open.
     """
 
@@ -195,7 +197,10 @@ class Database:
                 raw.execute(f"PRAGMA {text}").close()
 
     def _fold_log(self) -> None:
-        """Copy a long write-ahead log into the file during a run, as SQLite does, without marking the file as complete."""
+        """Copy the write-ahead log into the file during a run, if the log is long; SQLite does the same by itself.
+
+        Before, delete the mark that says that the file has all writes of the run; write it to the new log afterwards.
+        """
         run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
         if run is None:
             return
@@ -227,7 +232,7 @@ class Database:
             self._closing.close()
 
     def and_then(self, closing: ExitStack) -> None:
-        """Register ``closing`` to be closed together with the database."""
+        """Register the resources in ``closing``, which :meth:`close` then closes as well."""
         self._closing.push(closing)
 
 

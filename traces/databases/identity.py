@@ -64,13 +64,16 @@ class StoreIdentity:
         return Catalog.embedded(self.catalog, where="the store's catalog")
 
     def settings(self) -> Catalog:
-        """Return the store's catalog, to compare settings that determine answers. Never call these models."""
+        """Return the store's catalog with the models' settings, to compare the settings that determine answers.
+
+        Never call these models.
+        """
         return Catalog.from_dict(self.catalog, where="the store's catalog")
 
     def stranger(self, other: StoreIdentity) -> str | None:
-        """Return why no row of this identity can be valid under ``other``; None if some may be.
+        """Return why no row of this identity can be valid under ``other``; None if some rows may be valid.
 
-        The reason is another workflow, or simulated instead of real models (or the reverse).
+        The reason is a text: the workflow is another one, or one identity has simulated models and the other real models.
         """
         if self.workflow != other.workflow:
             return f"it belongs to the workflow {self.workflow!r}, not {other.workflow!r}"

@@ -36,7 +36,7 @@ class RunLock:
             self._write(owner, 0)
 
     def note_folded(self, run: str) -> None:
-        """Record that the store's file is complete without its write-ahead log, although it still has the marker ``run``.
+        """Record that the store's file is complete without its write-ahead log, although it still has a run's marker, ``run``.
 
         Does nothing if the log is not empty. The note is written over reserved space, since the disk may be full. A lock file
         with a note is not removed at the end of the run.

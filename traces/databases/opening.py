@@ -79,11 +79,12 @@ def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Databas
 
 
 def _identity_in(meta: dict[str, str], path: StoreAddress, wanted: StoreIdentity | None, kind: str) -> StoreIdentity:
-    """Return the identity in the ``meta`` table of the store at ``path``.
+    """Return the identity in ``meta``, the table of the store at ``path``.
+
+    ``kind`` describes the file in the error message if it is no store, such as "a SQLite file, but not an observation store".
 
     Raises:
-        StoreError: there is no store (the message calls the file ``kind``), the store is of a different version, or its
-            identity is not ``wanted``.
+        StoreError: there is no store, the store is of a different version, or its identity is not ``wanted``.
     """
     try:
         version = int(meta["schema_version"])

@@ -132,7 +132,7 @@ class PostgresDatabase(Database):
     # -- advisory locks ------------------------------------------------------------------------------------------
 
     def holders(self) -> list[str]:
-        """Return the processes of the runs on the store, as ``vinelm pid N on HOST``."""
+        """Return the processes whose runs have locked the store, as ``vinelm pid N on HOST``; empty if none has."""
         with self.transaction() as connection:
             return list(connection.execute(_HOLDERS, {"lock": ALONE}).scalars())
 

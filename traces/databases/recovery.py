@@ -33,18 +33,18 @@ def recover(
     """Clear the marker of a killed run in the store at ``path``; do nothing while the run is still active.
 
     A run that ended on a full disk may have been unable to clear its marker. It has then noted in the lock file that the
-    store's file is complete, so that a missing WAL does not indicate a copy.
+    store's file is complete, so that a missing WAL does not mean that the file is an incomplete copy.
 
     Args:
         path: the store.
-        run: the marker's value.
-        is_whole: whether the file also contains the marker that the run wrote to the log.
+        run: the marker's value, which identifies the run.
+        is_whole: whether the file itself has the mark that the run wrote to the WAL only. Then it has all writes of the run.
         accept: whether to accept a file without its WAL, so that rows that are only in the WAL are lost.
         shown_as: the path that errors name, if ``path`` is a copy of it.
         is_read_only: whether to check only, without writing.
 
     Raises:
-        StoreError: the WAL is missing (without ``accept``) or does not match the file; nothing is written then.
+        StoreError: the WAL is missing (without ``accept`` or ``is_whole``) or does not match the file; nothing is written then.
     """
     if holder(path) is not None:
         return  # the marker is of a run that is alive
@@ -90,7 +90,8 @@ def _require_matching_wal(path: Path) -> None:
 
 
 def _pages_by_wal(wal: Path) -> int | None:
-    """Return the number of the file's pages after the WAL's last complete transaction; None if the WAL has none.
+    """Return the number of pages that the file has after the last complete transaction of the WAL; None without such a
+    transaction.
 
     Layout: https://www.sqlite.org/fileformat2.html#walformat
     """

@@ -64,7 +64,7 @@ class Score(UserDefinedType[Any]):
         return "BOOLEAN"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
-        """Return a function that converts flags to numbers, if the database distinguishes flags from numbers."""
+        """Return a function that converts flags to numbers for PostgreSQL, which distinguishes them; None for SQLite."""
         return number_of_flag if dialect.name == "postgresql" else None
 
 

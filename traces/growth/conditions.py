@@ -50,7 +50,8 @@ class RowConditions:
     def arm_difference(
         self, stages: Sequence[str | None], arm: str | None, *, failure: str | None, has_ended: bool
     ) -> str | None:
-        """Return why the stage that came after a row may no longer follow the row; None if the stage may follow.
+        """Return why the stage that came next after a row may no longer follow it; None if it may, or if no stage has to
+        follow.
 
         Args:
             stages: the stages of the row's calls.
@@ -102,9 +103,10 @@ class RowConditions:
         return None
 
     def _stage_now(self, position: int, stage: str) -> Stage | None:
-        """Return the current template's stage of the call at ``position`` (from 0); None if it is ambiguous.
+        """Return the stage of the call at ``position`` (from 0) in the current template.
 
-        It is the row's ``stage`` if the template allows this stage there, else the only possible stage.
+        It is ``stage``, the row's stage, if the template allows it there, else the only possible stage; None if there are
+        several.
         """
         level = self._template.flow.stages_at[position]
         if stage not in level and len(level) > 1:

@@ -219,7 +219,10 @@ def _grow(
 
 
 def _mark_rows(connection: Connection, rules: RowRules) -> None:
-    """Update rows for the new template: set their next stages; under the oracle rule, clear ``is_continued``."""
+    """Adapt rows to the new template: record their next stage if the template now branches; clear ``is_continued`` if needed.
+
+    Under the oracle stop rule no request ends at a passed check, so ``is_continued`` is cleared in every row.
+    """
     retirement.set_arms(connection, rules.templates, rules.template)
     if rules.rule == "oracle":
         connection.execute(update(schema.observations).values(is_continued=False))

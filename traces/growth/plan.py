@@ -21,7 +21,10 @@ BROKEN_STAGE = "a stage was broken"
 
 
 class RequestDigest(NamedTuple):
-    """Digests of a request: ``full`` is that of its dataset row, ``inputs`` that of the graph's input; None if unknown."""
+    """Digests of a request: ``full`` is that of the whole dataset row, ``inputs`` that of the graph's inputs only.
+
+    A digest is None if it is unknown.
+    """
 
     full: str | None
     inputs: str | None
@@ -117,8 +120,10 @@ class StoredRow:
 class RowStatus(NamedTuple):
     """The decision of :class:`RowRules` on whether a row is valid.
 
-    ``holds``: whether the row is valid. ``needs_score``: whether the row is valid only after it is scored again. ``reason``:
-    why the row is invalid, or must be scored again.
+    Attributes:
+        holds: whether the row is valid.
+        needs_score: whether the row is valid only after it is scored again.
+        reason: why the row is invalid, or must be scored again; empty if it is valid.
     """
 
     holds: bool
@@ -191,7 +196,7 @@ class RowRules:
         return self.template.noted(None if follower is None else follower.name)
 
     def after(self, row: StoredRow) -> Afterwards:
-        """Return whether and how the request continues after the row."""
+        """Return what follows the row: whether its request ends there, and if not, the stage that comes next."""
         may_continue = row.failure is None and self.template.goes_on_past_ends
         return Afterwards(row.ended(self.rule), self.arm(row), may_continue)
 
@@ -202,9 +207,12 @@ class RowRules:
 
 
 class Afterwards(NamedTuple):
-    """What follows a row: whether its request ends there and, if known, the stage to which the request continues.
+    """What follows a row in its request.
 
-    ``may_continue``: whether later rows stay valid if they were bought although the workflow's own check had passed an answer.
+    Attributes:
+        ended: whether the request ends at the row.
+        arm: the stage with which the request continues; None if it ends or the stage is unknown.
+        may_continue: whether later rows stay valid if they were bought although the workflow's own check had passed an answer.
     """
 
     ended: bool
@@ -212,7 +220,7 @@ class Afterwards(NamedTuple):
     may_continue: bool = False
 
     def leads_to(self, row: StoredRow) -> bool:
-        """Return whether the request may continue with the stage of the given row."""
+        """Return whether ``row`` may come after this row: its stage may be the next one of the request."""
         if self.ended and not (self.may_continue and row.is_continued):
             return False
         return self.arm in (None, row.stages[-1])
@@ -230,7 +238,7 @@ class Retirement:
 
     @property
     def waiting(self) -> int:
-        """The number of rows that must be scored before they are used."""
+        """The number of retired rows that become valid once they are scored again."""
         return len(self.waiting_rows)
 
 
@@ -260,7 +268,12 @@ def retirement_of(rows: Iterable[StoredRow], rules: RowRules) -> Retirement:
 
 @dataclass
 class Restoration:
-    """The numbers of the retired rows to use again, and of those that must be scored again first, in order."""
+    """Numbers of retired rows, in the order in which they are used again.
+
+    Attributes:
+        restore: the rows to use again at once.
+        score: the rows that must be scored again first.
+    """
 
     restore: list[int] = field(default_factory=list)
     score: list[int] = field(default_factory=list)
@@ -274,7 +287,7 @@ def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[
     Args:
         retired: the retired rows; if several have the same request and prefix, the last retired row is used.
         rules: decides whether rows are valid.
-        kept: by (request, prefix) of each current row, how the request continues after the row.
+        kept: how the request continues after each current row, keyed by (request, prefix).
     """
     found, active = Restoration(), dict(kept)
     for row, status in _latest_that_hold(retired, rules):

@@ -29,9 +29,14 @@ _LARGEST_WAVE = 5000  # rows whose states are in memory at a time
 
 @dataclass(frozen=True, slots=True)
 class RowToScore:
-    """A row that must be scored again: its number among the retired rows, its request and prefix, and the state after it.
+    """A row that must be scored again.
 
-    ``is_continued``: whether the row follows an answer that the workflow's own check passed.
+    Attributes:
+        retired_id: the row's number among the retired rows.
+        request_id: the row's request.
+        prefix: the models of the row's calls.
+        state: the workflow state after the row, serialized.
+        is_continued: whether the row follows an answer that the workflow's own check passed.
     """
 
     retired_id: int
@@ -56,13 +61,14 @@ class Rescored(NamedTuple):
 
 
 class RowsToScore:
-    """The rows of a store that must be scored again, shorter prefixes first; the caller has locked the store.
+    """The rows of a store that must be scored again, shorter prefixes first. The caller has locked the store.
 
-    After a killed run, the next run continues with the same wave (the rows that are scored together), and restores the same
-    rows in the same order.
+    Rows are scored in waves, a number of rows at a time. After a killed run, the next run continues with the same wave, and
+    restores the same rows in the same order.
 
     Args:
-        wanted: the digests of the current requests, by id.
+        store: the store.
+        wanted: the digests of the current requests, by request id.
     """
 
     def __init__(self, store: ObservationStore, wanted: Mapping[str, RequestDigest]) -> None:
@@ -70,12 +76,15 @@ class RowsToScore:
 
     @property
     def is_pending(self) -> bool:
-        """Whether rows must still be scored again, because this run or a killed run found changes."""
+        """Whether some rows must still be scored again, because this run, or a run that was killed, has found changes."""
         with self._store.database.transaction() as connection:
             return self._first(connection) is not None
 
     def wave(self) -> list[RowToScore]:
-        """Return the next rows to score, whose predecessors are all current; empty if no row is left."""
+        """Return the rows to score next, all of one prefix length; empty if no row is left.
+
+        All rows before them on their paths are already valid.
+        """
         with self._store.database.transaction() as connection:
             rows: list[RowToScore] = []
             for retired_id in self._restoration(connection).score:  # shorter prefixes first

@@ -55,12 +55,12 @@ def request_digests(connection: Connection) -> dict[str, RequestDigest]:
 
 
 def current_rows(connection: Connection, scored_id: int, digests: Mapping[str, RequestDigest]) -> list[StoredRow]:
-    """Return the store's current rows, in their order.
+    """Return the store's current rows, in the order in which they were written.
 
     Args:
         connection: a connection in a transaction.
-        scored_id: the number of the identity whose scorer decided their success.
-        digests: the digests of their requests, by request id.
+        scored_id: the number of the identity with the scorer that computed the rows' success.
+        digests: the digests of the rows' requests, by request id.
     """
     rows, states = schema.observations, schema.checkpoints
     state = select(states.c.digest).where(states.c.request_id == rows.c.request_id, states.c.prefix == rows.c.prefix)
@@ -100,9 +100,9 @@ def retire(
 
     Args:
         connection: a connection in a transaction.
-        rows: the number of each row, and the reason.
-        scored_id: the number of the identity whose scorer decided their success.
-        digests: the digests of their requests, by request id.
+        rows: for each row its number, and why it is retired.
+        scored_id: the number of the identity with the scorer that computed the rows' success.
+        digests: the digests of the rows' requests, by request id.
     """
     at = datetime.now(UTC).isoformat(timespec="seconds")
     table = schema.observations.c
@@ -136,9 +136,14 @@ def _run(
     types: Sequence[str],
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Execute a SQL statement after replacing ``{values}`` by a list of rows.
+    """Execute a SQL statement with a list of rows, which replaces ``{values}`` in it.
 
-    ``types`` are the SQL types of the rows' columns, ``more`` further parameters of the statement.
+    Args:
+        connection: a connection in a transaction.
+        statement: the SQL text.
+        rows: the values of each row.
+        types: the SQL type of each column of the rows.
+        more: further parameters of the statement, by name.
     """
     names = [[f"v{place}_{column}" for column in range(len(types))] for place in range(len(rows))]
     one = "({})".format(", ".join(f"CAST(:{{}} AS {kind})" for kind in types))
@@ -177,7 +182,9 @@ def reprice(connection: Connection, rules: RowRules, rows: Iterable[StoredRow]) 
 
 
 def set_arms(connection: Connection, before: Mapping[int, Template], now: Template) -> None:
-    """Record the next stage of rows that lack it, if the old template allowed only one stage and the new one allows several.
+    """Record which stage came next after rows that do not state it, because their template allowed only one stage there.
+
+    This is needed only where the new template allows several stages.
 
     Args:
         connection: a connection in a transaction.

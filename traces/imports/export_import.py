@@ -113,11 +113,11 @@ _CHARGED = select(_ROW.request_id, _ROW.prefix, func.coalesce(_ROW.recorded_usd,
 
 
 def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tuple[list[dict[str, Any]], list[list[Any]]]:
-    """Return the ledger entries that belong to no row, and (request, prefix) of the rows whose cost has no ledger entry.
+    """Return the ledger entries that belong to no row, and the [request, prefix] of the rows whose cost no ledger entry has.
 
     Args:
         entries: the entries of the ledger.
-        charged: request, prefix and charged dollars of each row.
+        charged: for each row its request, prefix and charged dollars.
     """
     paid = Counter((row[0], decode_prefix(row[1]), row[2]) for row in charged)
     others = []
@@ -218,11 +218,12 @@ class _Exported:
 
     Attributes:
         where: the file from which the contents were read.
-        requests: the digest of each request, by id.
+        identity: the identity of the exported store.
+        requests: the digest of each request, by request id.
         others: the ledger entries that belong to no row.
-        unpaid: (request, prefix) of the rows whose cost has no ledger entry.
+        unpaid: (request, prefix) of the rows whose cost no ledger entry has, because another row or entry has it.
         signals: the declarations of signals and answer classes; None if nothing was declared.
-        kinds: the type of each request, by id.
+        kinds: the type of each request, by request id.
         tools: the rows of the table of tool calls.
         table_digest: the digest that the table must have; None checks no digest.
     """
@@ -295,7 +296,7 @@ def _observation(row: Row, where: str) -> Observation:
 
 
 def _known(row: Observation, name: str) -> Any:
-    """Return a row's value of a field; None for ``latency_s`` if the duration was not recorded."""
+    """Return the value of the field ``name`` of a row; None for ``latency_s`` if the call's duration was not recorded."""
     return None if name == "latency_s" and not row.is_timed else getattr(row, name)
 
 

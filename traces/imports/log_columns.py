@@ -69,7 +69,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class LogColumns:
-    """Column names of a table of recorded calls; None for missing columns.
+    """Column names of a table of recorded calls; None for columns that the table lacks.
 
     Args:
         request: columns whose values, joined by ``/``, identify the request.
@@ -81,10 +81,10 @@ class LogColumns:
         tokens_out: generated tokens.
         failure: empty if the call succeeded, otherwise a failure kind or any other text.
         answer: the model's answer; equal texts are equal answers. Empty: no answer.
-        round: the number of times that the request had been sent to the model, including this call (from 1); with ``run``, the
-            position in the run.
+        round: if the request was sent to the same model several times, which of these times it is, from 1. With ``run``, it is
+            the position of the call in the run.
         run: the execution of the application to which the call belonged.
-        stage: the stage of the call (with ``run``).
+        stage: the stage of the call (only with ``run``).
         stopped_if: conditions under which (if all hold) the workflow's own check ended the request.
         where: conditions that a row must all satisfy; other rows are skipped.
     """

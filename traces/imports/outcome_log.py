@@ -51,7 +51,8 @@ class LogImport:
         catalog: the models with prices; None gives each model its mean recorded cost per call as its price.
         models: import only these models; default: all models of the catalog, or all models in the table.
         stages: names of the calls' stages in order; the last name repeats.
-        depth: the maximum number of calls on a path; None takes the number of rounds, or the length of the longest run.
+        depth: the maximum number of calls on a path. With None, it is the largest ``round``, or with ``run`` the number of
+            calls of the longest run.
         stop: the stop rule; None means ``workflow``.
     """
 
@@ -66,9 +67,17 @@ class LogImport:
 
 @dataclass(frozen=True)
 class ImportedLog:
-    """Summary of an import: numbers of rows and requests in the store, models, depth, and ``notes`` on what the data lack.
+    """Summary of an import.
 
-    ``paid_usd``: the cost of the recorded calls in dollars. The rows cost more in total if an answer is on several paths.
+    Attributes:
+        rows: the number of rows in the new store.
+        requests: the number of its requests.
+        models: the names of its models.
+        depth: the maximum number of calls on a path.
+        paid_usd: the cost of the recorded calls in dollars. An answer that is on several paths makes several rows, so the rows
+            together can cost more.
+        stop: the stop rule.
+        notes: sentences about information that the table lacks.
     """
 
     rows: int
@@ -194,9 +203,10 @@ def _priced(answer: RecordedAnswer, catalog: Catalog) -> RecordedAnswer:
 def _cascade(
     table: Path, answers: Sequence[RecordedAnswer], models: Sequence[str], stop: StopRule, settings: LogImport
 ) -> Cells:
-    """Return the answer of each (request, prefix) that is reached, requests in the table's order.
+    """Return the recorded answer of each call that a request reaches, keyed by (request, prefix).
 
-    Each prefix comes before its extensions.
+    Requests come in the table's order, and each prefix before its extensions. Answers are combined over all sequences of
+    models.
     """
     by_request: dict[str, dict[tuple[str, int], RecordedAnswer]] = {}
     for answer in answers:
@@ -263,9 +273,9 @@ def _reached(
 
 
 def _runs(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport) -> Cells:
-    """Return the answer of each call of each run, by (request, prefix).
+    """Return the answer of each call of each recorded run, keyed by (request, prefix).
 
-    Without ``stopped_if``, the last answer of a run passes the check.
+    If ``stopped_if`` is not given, the last answer of each run counts as passed by the workflow's own check, the others as not.
     """
     by_run: dict[tuple[str, str], list[RecordedAnswer]] = {}
     for answer in answers:
@@ -346,7 +356,10 @@ def _classify(store: ObservationStore, rows: Sequence[Observation], column: str)
 
 
 def _used_again(cells: Cells) -> set[Cell]:
-    """Return each (request, prefix) whose answer an earlier prefix has paid for, since each answer was bought once."""
+    """Return each (request, prefix) whose answer is also that of an earlier prefix, which has already paid for it.
+
+    A recorded answer was bought once but can be on several paths.
+    """
     seen: set[int] = set()
     again = set[Cell]()
     for cell, answer in cells.items():

@@ -111,7 +111,7 @@ class Answers:
                 connection.execute(insert(equal_calls), row)
 
     def equal(self) -> tuple[int, float]:
-        """Return the number of calls that were answered from equal calls, and the dollars that these calls would have cost."""
+        """Return the number of model calls that were answered from equal calls, and the dollars that they would have cost."""
         if not self._has_equal:
             return 0, 0.0
         query = select(func.sum(equal_calls.c.equal_calls), func.sum(equal_calls.c.saved_usd))
@@ -120,13 +120,13 @@ class Answers:
             return int(calls or 0), float(saved_usd or 0.0)
 
     def outputs(self) -> list[str]:
-        """Return the digests of the output files written from these answers, oldest first."""
+        """Return the digests of the newest :data:`MOST_OUTPUTS` output files written from these answers, oldest first."""
         with self._database.transaction() as connection:
             text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == _OUTPUTS)).scalar()
             return json.loads(text) if text else []
 
     def note_output(self, digest: str) -> None:
-        """Record the digest of an output file before it replaces an earlier one."""
+        """Record the digest of a new output file. Called before the file replaces an older output file."""
         known = [one for one in self.outputs() if one != digest]
         with self._database.transaction() as connection:
             schema.set_meta(connection, _OUTPUTS, json.dumps([*known, digest][-MOST_OUTPUTS:]))

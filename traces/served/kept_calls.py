@@ -79,9 +79,10 @@ class KeptCalls:
 
 @contextmanager
 def kept_in(address: StoreAddress | None, own: ObservationStore, age_s: float) -> Iterator[KeptCalls]:
-    """Yield the cached answers of the store at ``address``, which several runs use in turn; it is created if missing.
+    """Yield the cached answers of the store at ``address``, which is created if missing; only one run at a time can use it.
 
-    Without an address, yield the answers in ``own``. Answers older than ``age_s`` seconds are not used.
+    If ``address`` is None, yield the answers in ``own``, the run's own store. Answers older than ``age_s`` seconds are not
+    used.
 
     Raises:
         StoreError: The file is not a store, or another process has locked it.

@@ -31,7 +31,10 @@ served = Table(
 
 
 class ServedRows:
-    """Reads and adds records of calls under an autopilot. Each write is a durable transaction, or joins the caller's."""
+    """Reads and adds records of model calls under an autopilot, in the table ``served``.
+
+    Each write is a durable transaction, or joins the caller's.
+    """
 
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database
@@ -59,9 +62,9 @@ class ServedRows:
             return int(connection.execute(select(func.max(served.c.served_id))).scalar() or 0)
 
     def saved(self, since_day: int) -> dict[str, tuple[float, float]]:
-        """Return, by step, the dollars that plans have cost and the dollars that they have saved.
+        """Return, for each step, the dollars that calls on plans have cost and the dollars that the plans have saved.
 
-        ``since_day`` is the first UTC day that counts, in days since 1970.
+        The keys are those of the steps that made the calls. ``since_day`` is the first UTC day that counts, in days since 1970.
         """
         query = select(served.c.step, func.sum(served.c.usd), func.sum(served.c.saved_usd)).where(served.c.day >= since_day)
         with self._database.transaction() as connection:

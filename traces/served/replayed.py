@@ -98,7 +98,9 @@ RIGHT: Mapping[str, tuple[float, float]] = {"left": (1.0, 0.0), "right": (0.0, 1
 
 
 def sides_of(choice: str) -> tuple[float, float] | None:
-    """Return the scores of the left and the right answer from a choice, or from scores such as 0.7/0.4; None for ``skip``.
+    """Return the scores in [0, 1] of the left and the right answer that a person's choice means; None for ``skip``.
+
+    A choice is ``left``, ``right``, ``both`` or ``neither`` (:data:`RIGHT`), or two scores such as ``0.7/0.4``.
 
     Raises:
         ValueError: The text is neither a choice, nor scores, nor ``skip``.
@@ -112,13 +114,14 @@ def sides_of(choice: str) -> tuple[float, float] | None:
 
 
 class SaidOf(NamedTuple):
-    """People's average scores of a question's answers.
+    """The average of the scores that people gave to the two answers of a question.
 
     Attributes:
         question: The question's number.
-        today: The score of the recorded answer; None if everyone skipped the question.
-        other: The score of the other answer.
-        people: The number of people who answered the question; ``is_split``: whether they disagree.
+        today: The score of the current setup's recorded answer; None if everyone skipped the question.
+        other: The score of the other answer; None if everyone skipped the question.
+        people: The number of people who answered the question; skips do not count.
+        is_split: Whether people disagree on the difference between the two scores.
     """
 
     question: int
@@ -132,7 +135,10 @@ _BRIEF = [column for column in units.c if column.name != "prompt"]
 
 
 class ReplayRows:
-    """Reads and writes the rows of a replay. Every write is a durable transaction, or joins the caller's transaction."""
+    """Reads and writes a replay in a store: recorded calls or requests of the current setup, questions about them, and labels.
+
+    Every write is a durable transaction, or joins the caller's transaction.
+    """
 
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database
@@ -141,7 +147,12 @@ class ReplayRows:
             """Whether the store has no replay yet."""
 
     def create(self, rows: Sequence[Mapping[str, Any]], notes: Mapping[str, Any]) -> None:
-        """Create the tables with the sampled calls or requests ``rows`` and the values ``notes``, in one transaction."""
+        """Create the tables of the replay in one transaction.
+
+        Args:
+            rows: the sampled calls or requests, as mappings from the columns of the table ``units`` to values.
+            notes: values that are in no table; see :meth:`note`.
+        """
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             if rows:
@@ -164,7 +175,7 @@ class ReplayRows:
     def units(self, after: int = 0) -> list[dict[str, Any]]:
         """Return the sampled calls or requests whose number is above ``after``, in order, without their prompts.
 
-        Each is a mapping from the table's columns to values.
+        Each is a mapping from the columns of the table ``units`` to values.
         """
         query = select(*_BRIEF).where(units.c.unit_id > after).order_by(units.c.unit_id)
         with self._database.transaction() as connection:
@@ -183,9 +194,9 @@ class ReplayRows:
                 connection.execute(insert(units), rows)
 
     def set_compared(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Replace the comparisons of a profile's answers with the recorded answers, in one transaction.
+        """Replace the stored comparisons of a profile's answers with the recorded answers by ``rows``, in one transaction.
 
-        ``rows`` are mappings from the table's columns to values.
+        ``rows`` are mappings from the columns of the table ``compared`` to values.
         """
         with self._database.transaction() as connection:
             metadata.create_all(connection)
@@ -204,9 +215,10 @@ class ReplayRows:
             return [dict(row) for row in connection.execute(select(compared)).mappings()]
 
     def said(self) -> dict[tuple[int, str], SaidOf]:
-        """Return people's average scores by (number of the call or request, model or digest of the compared answer).
+        """Return people's average scores for each question that has a label.
 
-        Only a person's latest label of a question counts. Questions without a label are left out.
+        The keys are (number of the sampled call or request, name of the model, or digest, of the other answer). Only a person's
+        latest label of a question counts.
         """
         last: dict[int, dict[str, str]] = defaultdict(dict)
         for label in self.labels():
@@ -223,9 +235,10 @@ class ReplayRows:
         return found
 
     def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:
-        """Open these questions (``unit_id``, ``model``, ``is_today_left``) and close all others.
+        """Open these questions and close all others.
 
-        Existing questions keep their sides.
+        Each question is a mapping with ``unit_id``, ``model`` and ``is_today_left`` (whether the recorded answer is shown on
+        the left). A question that already exists keeps its value of ``is_today_left``.
         """
         with self._database.transaction() as connection:
             connection.execute(update(questions).values(is_open=False))

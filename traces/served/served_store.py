@@ -86,7 +86,7 @@ class ServedStore:
             return len(new)
 
     def set_success(self, request_id: str, success: bool | float, caller: str = "") -> bool:
-        """Record whether the last answer of a request is right; return False if the request has no row without a failure.
+        """Record whether the last answer of a request is right.
 
         Only the caller who gives the first verdict on a request counts. A later verdict of this caller replaces the first one;
         verdicts of other callers change nothing.
@@ -95,6 +95,9 @@ class ServedStore:
             request_id: the request.
             success: True (right), False (wrong) or a score in [0, 1].
             caller: who gives the verdict; empty for the application itself.
+
+        Returns:
+            False if the request has no row, or only failed rows; otherwise True, even if the verdict changes nothing.
         """
         with self.store.database.transaction() as connection:
             row_id = connection.execute(_LAST_ROW, {"request": request_id}).scalar()

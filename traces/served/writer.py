@@ -91,7 +91,7 @@ class StoreWriter(Generic[Item, Kept]):
         _OPEN.add(self)
 
     def opened(self) -> Kept:
-        """Open the store and return it; if this fails, the writer tries again."""
+        """Open the store and return it; if this raises, the writer calls it again later."""
         raise NotImplementedError
 
     def write(self, store: Kept, items: list[Item]) -> None:
@@ -116,7 +116,7 @@ class StoreWriter(Generic[Item, Kept]):
         self._told: str | None = None
 
     def start(self) -> None:
-        """Start the thread now, because threads cannot always be started later."""
+        """Start the writer's thread now. Call this early, because some processes can start no thread later."""
         if self._pid != os.getpid():
             self._reset()
         with self._ready:
@@ -140,7 +140,10 @@ class StoreWriter(Generic[Item, Kept]):
             self._write_what_waits()
 
     def defer(self, finish: Callable[[], None]) -> None:
-        """Make the writer's thread call ``finish``, which may queue items. Starts no thread, so it is safe in finalizers."""
+        """Let the writer's thread call ``finish`` as soon as it runs; ``finish`` may queue items.
+
+        This starts no thread, so it may be called in a finalizer.
+        """
         if self._pid == os.getpid():
             with self._ready:
                 if len(self._deferred) >= self._bound:
@@ -155,7 +158,9 @@ class StoreWriter(Generic[Item, Kept]):
         return len(self._waiting) + self._writing
 
     def flush(self, timeout_s: float = CLOSING_S) -> bool:
-        """Wait until everything queued is written; return False on timeout. Disk errors are logged."""
+        """Wait until all queued items and deferred functions are done; return False after ``timeout_s`` seconds. Disk errors
+        are logged.
+        """
         with self._ready:
             return self._ready.wait_for(lambda: not (self.waiting or self._deferred or self._is_finishing), timeout_s)
 
@@ -267,8 +272,9 @@ class StoreWriter(Generic[Item, Kept]):
         return store
 
     def _one_by_one(self, items: list[Item]) -> list[Item]:
-        """Write each item separately, skipping items that the store rejects; return the remaining items if the store itself
-        fails.
+        """Write each item separately, and skip items that the store rejects.
+
+        If the store itself fails, return the items that are not written yet; otherwise an empty list.
         """
         for at, item in enumerate(items):
             try:
@@ -325,7 +331,8 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
         on_rows: called in the writer's thread with the rows of each write; its exceptions are logged.
 
     Attributes:
-        unknown: the number of feedback items for requests without a row.
+        written: the number of rows added; feedback does not count.
+        unknown: the number of feedback items for requests without a row that has an answer.
     """
 
     def __init__(
@@ -368,7 +375,7 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
 
 
 def _is_about_rows(error: BaseException | None) -> bool:
-    """Return whether a write failed because of the items' content, not because of the store."""
+    """Return whether ``error``, or an error that caused it, says that the items are invalid, not that the store failed."""
     while error is not None:
         if isinstance(error, _REFUSALS):
             return True
@@ -383,6 +390,9 @@ def _end_all() -> None:
 
 
 def _end_with_the_worker() -> None:
-    """Register ``_end_all`` in :mod:`multiprocessing` processes, which skip exit handlers but call their own finalizers."""
+    """Let child processes of :mod:`multiprocessing` call ``_end_all`` as they exit.
+
+    Such processes skip Python's exit handlers but call their own finalizers.
+    """
     if "multiprocessing.util" in sys.modules and multiprocessing.parent_process() is not None:
         sys.modules["multiprocessing.util"].Finalize(None, _end_all, exitpriority=100)

@@ -28,7 +28,8 @@ class BatchRecords:
         Args:
             key: VineLM's key of the batch.
             model: the name of the model that is called.
-            calls: for each call, its digest, its (request, prefix) and its maximum cost in dollars.
+            calls: for each call: its digest; the (request, prefix) of the result that it contributes to; and its maximum cost
+                in dollars.
         """
         self._database.require_held()
         recorded_s = time.time()
@@ -81,7 +82,7 @@ class BatchRecords:
             return frozenset(connection.execute(select(_BATCHES.c.provider_id)).scalars()) - {None}
 
     def calls_of(self, batch_id: int) -> list[str]:
-        """Return the digests of the calls of a batch whose result is not written yet."""
+        """Return the digests of those calls of a batch that are not deleted yet, because their results are not written."""
         with self._database.transaction() as connection:
             return list(connection.execute(select(_CALLS.c.digest).where(_CALLS.c.batch_id == batch_id)).scalars())
 
@@ -95,9 +96,9 @@ class BatchRecords:
             return None if row is None else (row[0], row[1])
 
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
-        """Return the maximum cost, in dollars, of calls that were bought for a request and prefix but not used.
+        """Return the maximum cost, in dollars, of the batch calls of a request and prefix that its job has not made again.
 
-        Calls in ``asked`` count as used.
+        ``asked`` has the digests of the calls that the job has made.
         """
         with self._database.transaction() as connection:
             found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
@@ -126,7 +127,10 @@ class BatchRecords:
             return None if found is None else float(found)
 
     def terms(self) -> dict[str, Any] | None:
-        """Return the planning settings of requests in progress (:meth:`note_terms`); None if no batch has their calls."""
+        """Return the planning settings of requests in progress, as :meth:`note_terms` recorded them.
+
+        None if no batch has a call, or no settings were recorded.
+        """
         with self._database.transaction() as connection:
             if connection.execute(select(_CALLS.c.digest).limit(1)).first() is None:
                 return None
@@ -134,16 +138,19 @@ class BatchRecords:
             return json.loads(text) if text else None
 
     def note_terms(self, terms: Mapping[str, Any]) -> None:
-        """Record the planning settings of a dataset's requests as plain JSON, since a resumed request must repeat its calls."""
+        """Record the planning settings of a dataset run, as plain JSON.
+
+        A resumed request must plan in the same way, so that it repeats its calls.
+        """
         with self._database.transaction() as connection:
             schema.set_meta(connection, _TERMS, json.dumps(dict(terms)))
 
     # -- the ledger ------------------------------------------------------------------------------------------------
 
     def abandoned(self) -> dict[Cell, float]:
-        """Return the dollars of ledger entries that a killed run left for batch calls, by (request, prefix).
+        """Return what a killed run may have spent on batch calls, in dollars, keyed by (request, prefix).
 
-        Only entries whose calls all go through batch APIs are returned. If the calls are made again, the answers that were
+        The amounts are ledger entries whose calls all go through batch APIs. If the calls are made again, the answers that were
         bought are fetched, so the new entry replaces these entries (:meth:`replace`).
         """
         request, prefix = _ENTRIES.c.request_id, _ENTRIES.c.prefix
@@ -153,22 +160,22 @@ class BatchRecords:
             return {(row[0], decode_prefix(row[1])): float(row[2]) for row in found}
 
     def replace(self, cell: Cell) -> None:
-        """Stop counting the abandoned entries of a request and prefix, in the transaction that reserves their new entry."""
+        """Set the abandoned ledger entries of a request and prefix to $0, in the transaction that reserves their new entry."""
         with self._database.transaction() as connection:
             here = and_(_IS_ABANDONED, _ENTRIES.c.request_id == cell[0], _ENTRIES.c.prefix == encode_prefix(cell[1]))
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
 
     def release_unsent(self) -> None:
-        """Stop counting abandoned entries for which no call was recorded, since their calls were never sent."""
+        """Set abandoned ledger entries to $0 if no call is recorded for them, since their calls were never sent."""
         with self._database.transaction():
             for cell in self.abandoned():
                 if not self.digests(cell):
                     self.replace(cell)
 
     def leave(self, entry: int) -> None:
-        """Keep counting the cost of a ledger entry whose calls the budget stopped.
+        """Mark a ledger entry as abandoned, because the budget refused calls of its job after other calls were sent in batches.
 
-        It counts until :meth:`replace` is called for its request and prefix.
+        Its cost counts until :meth:`replace` is called for its request and prefix.
         """
         with self._database.transaction() as connection:
             here = and_(_ENTRIES.c.entry_id == entry, _ENTRIES.c.is_batched)

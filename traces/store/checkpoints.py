@@ -134,11 +134,11 @@ class CheckpointPlace:
 
 
 def unpacked(digest: str, packed: bytes, place: CheckpointPlace | None) -> bytes | None:
-    """Return the content of a row of ``blobs``; None if it is damaged.
+    """Return the content of a checkpoint, given its row in the table ``blobs``; None if it is damaged.
 
     Args:
         digest: the content's digest.
-        packed: the row's bytes.
+        packed: the row's bytes: the compressed content, or a mark that the content is outside of the store.
         place: the folder or address of contents outside of the store; None if there is none.
 
     Raises:

@@ -28,10 +28,10 @@ class _Write:
 
 
 class GroupCommit:
-    """Runs writes on a store; combines the writes of waiting threads into one transaction. Thread-safe.
+    """Runs writes on a store, and combines the writes of all threads that wait into one transaction. Thread-safe.
 
-    A commit takes milliseconds on disk, whatever its size. Each statement also releases Python's interpreter lock, and getting
-    it back takes as long if many threads are busy.
+    A commit takes milliseconds on disk, whatever its size. Each statement also releases Python's interpreter lock. If many
+    threads are busy, getting that lock back takes milliseconds too.
     """
 
     def __init__(self, store: ObservationStore) -> None:

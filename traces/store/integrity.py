@@ -28,7 +28,14 @@ Check = Callable[[sqlite3.Connection, Template], Iterator[str]]
 
 @dataclass(frozen=True)
 class Finding:
-    """A type of problem: ``what`` is wrong, how often, and the ``first`` case. ``is_damage`` is False for a mere remark."""
+    """A type of problem in a store.
+
+    Attributes:
+        what: what is wrong.
+        count: how often it was found.
+        first: the first case.
+        is_damage: whether it is damage; False for a mere remark.
+    """
 
     what: str
     count: int
@@ -38,7 +45,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckedStore:
-    """Result of :func:`check_store`: what was checked, and the problems that were found."""
+    """Result of :func:`check_store`.
+
+    Attributes:
+        rows, checkpoints, ledger_entries, tool_calls: the number of each that was checked.
+        findings: the problems that were found.
+    """
 
     rows: int
     checkpoints: int
@@ -199,7 +211,10 @@ def _wrong_tables(connection: sqlite3.Connection, _template: Template) -> Iterat
 
 
 def _found_by(query: str, words: str = "request {0!r}, prefix {1}") -> Check:
-    """Return a check that describes each row that a SQL query finds, in the format ``words``."""
+    """Return a check that yields one text for each row that a SQL query finds.
+
+    ``words`` is a format string for the text, whose fields ``{0}``, ``{1}`` and so on are the columns of the query.
+    """
 
     def check(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
         for row in connection.execute(query):

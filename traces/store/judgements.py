@@ -84,7 +84,7 @@ class Judgements:
 
     @property
     def are_in_force(self) -> bool:
-        """Return whether a judge scores the store's rows. Return False also if another scorer has replaced the judge."""
+        """Whether a judge scores the store's rows at present; False if there is no judge, or another scorer has replaced it."""
         return self._store.identity.fingerprint.get("scorer") == JUDGED
 
     def latest(self) -> dict[Cell, Judgement]:
@@ -108,7 +108,10 @@ def _latest(connection: Connection) -> dict[Cell, Judgement]:
 
 
 def copy_judgements(source: Connection, target: Connection, cells: Collection[Cell]) -> None:
-    """Copy the judgements of these rows from one store to another, inside the caller's transactions."""
+    """Copy the latest judgement of each of these rows, given by (request, prefix), from one store to another.
+
+    Joins the caller's transactions.
+    """
     found = {cell: judgement for cell, judgement in _latest(source).items() if cell in cells}
     if found:
         metadata.create_all(target)

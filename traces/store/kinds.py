@@ -57,10 +57,10 @@ def told_apart(
 
 
 def learnt_of_requests(store: ObservationStore, template: Template) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the type of each registered request, by id, and a reason if the estimate ignores the declared types.
+    """Return the type of each registered request, by request id, and why the estimate ignores declared types, as a tuple.
 
-    The types are empty if the template has none. The reason, a sentence, is empty if the template has types or the store
-    declares none.
+    The types are empty if the template has none. The tuple has one sentence if the store declares types that the template does
+    not distinguish; otherwise it is empty.
 
     Args:
         store: The store, which is only read.
@@ -77,11 +77,13 @@ def learnt_of_requests(store: ObservationStore, template: Template) -> tuple[dic
 
 
 def learnt(rows: Sequence[Observation], kinds: Mapping[str, str], template: Template) -> tuple[str, ...]:
-    """Return the request types with enough results to be distinguished; see :func:`~vinelm.template.kinds.learnt_kinds`.
+    """Return the request types that have enough profiled requests and first answers to be distinguished.
+
+    See :func:`~vinelm.template.kinds.learnt_kinds`.
 
     Args:
         rows: Rows of a store.
-        kinds: The type of each request.
+        kinds: The type of each request, by request id.
         template: A bound template without types.
     """
     first = [kinds[row.request_id] for row in rows if row.depth == 1 and row.request_id in kinds]

@@ -35,10 +35,13 @@ _ENTRY = ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned")
 
 @dataclass(frozen=True)
 class Merged:
-    """Result of :func:`merge_stores`: the number of ``rows`` in the new store, and how many of these each input ``added``.
+    """Result of :func:`merge_stores`.
 
-    ``without_shapes``: the number of rows of each input whose prompt hashes were left out, because hashes of different inputs
-    cannot be compared.
+    Attributes:
+        rows: the number of rows in the new store.
+        added: for each input, in order, the number of these rows that came from it.
+        without_shapes: for each input, the number of rows whose prompt hashes were left out. Hashes made with different keys
+            cannot be compared.
     """
 
     rows: int
@@ -93,7 +96,10 @@ def _require_several(inputs: Sequence[Path]) -> None:
 
 
 def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -> tuple[list[int], list[int]]:
-    """Copy all stores into ``merged``; return each store's number of new rows, and of rows that lose their prompt hashes."""
+    """Copy all stores into ``merged``.
+
+    Return two lists with a number for each store: the rows that it added, and the rows that lose their prompt hashes.
+    """
     known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]] = {}
     alike = common_record(stores) is not None
     digests: dict[str, str] = {}
@@ -156,9 +162,10 @@ def _new_rows(
 
 
 def bought(row: Observation, *, shown: bool) -> Observation:
-    """Return the row without fields that depend on other rows or on the purchase, so that copies of a row are equal.
+    """Return the row without fields that can differ between copies of the same row in several stores.
 
-    ``shown``: whether to keep the row's signal and answer.
+    These are the answer class, and the sampler, round and probability. With ``shown`` False, they are also the signal and the
+    answer.
     """
     if not shown:
         row = replace(row, signal=None, answer=None, answer_digest=None)
@@ -226,11 +233,11 @@ def _ledger(connection: Connection) -> list[Entry]:
 
 
 def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], shared: set[tuple[str, str]]) -> Iterator[Entry]:
-    """Yield the entries of ``ledger`` that no earlier ledger has.
+    """Yield the entries of ``ledger`` that are in none of the ledgers ``earlier``.
 
-    In doubt, an entry is yielded, so that spending is never understated.
+    If it is unclear whether an entry is the same, it is yielded, so that spending is never understated.
 
-    ``shared``: (request, prefix) of rows that an earlier store also has.
+    ``shared`` has (request, prefix) of the rows that an earlier store also has.
     """
     common = max((_common_length(ledger, other) for other in earlier), default=0)
     for request, prefix, reserved, settled, is_abandoned in ledger[common:]:

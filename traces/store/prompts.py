@@ -54,7 +54,7 @@ class StoredPrompts:
             connection.execute(_ADD, {"request_id": request_id, "prefix": encode_prefix(prefix), "shapes": shapes})
 
     def of_cached(self, rows: Sequence[Observation]) -> dict[Cell, tuple[Shape, ...]]:
-        """Return the shapes of each row's calls as :meth:`read` does; empty if none of ``rows`` used a prompt cache."""
+        """Return what :meth:`read` does if some of ``rows`` used a prompt cache; otherwise an empty mapping."""
         return self.read() if any(row.tokens_cached for row in rows) else {}
 
     def read(self) -> dict[Cell, tuple[Shape, ...]]:
@@ -79,10 +79,12 @@ class StoredPrompts:
 
 
 def copy_prompts(source: Connection, target: Connection, cells: Collection[Cell]) -> int:
-    """Copy the shapes of these rows from one store to another, inside the caller's transactions.
+    """Copy the prompt hashes (shapes) of these rows, given by (request, prefix), to another store.
+
+    Joins the caller's transactions.
 
     Returns:
-        The number of rows that lose their shapes, because the target has a different key.
+        The number of rows whose hashes are not copied, because the stores use different keys for hashing; otherwise 0.
     """
     wanted = {(request_id, encode_prefix(prefix)) for request_id, prefix in cells}
     found = {cell: data for cell, data in _packed(source).items() if cell in wanted}
@@ -102,10 +104,11 @@ def prompt_stages(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Sh
 
 
 def prompt_tokens(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> dict[Cell, tuple[int, int]]:
-    """Return the numbers of static and of shared prompt tokens for each row whose shapes and tokens are known.
+    """Return (static, shared) numbers of prompt tokens, keyed by (request, prefix), for rows whose shapes and tokens are known.
 
-    Whether a token is static or shared depends on all rows; see :class:`~vinelm.prompts.radix.TokensByLabel`. The shares of the
-    text length are applied to the number of tokens that the provider counted.
+    Static tokens are sent by most requests of the stage, shared tokens by other requests too; see
+    :class:`~vinelm.prompts.radix.TokensByLabel`. The shares, measured on texts, are applied to the tokens that the provider
+    counted.
     """
     labels = iter(_tree(rows, shapes).labels().tolist())
     found = {}

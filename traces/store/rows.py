@@ -39,7 +39,10 @@ def misfit(row: Observation, template: Template) -> str | None:
 
 
 def _place_misfit(row: Observation, template: Template) -> str | None:
-    """Return why a row does not fit a template, as far as this can be found without the rows before it; None if it fits."""
+    """Return why a row does not fit a template; None if nothing is wrong with the row alone.
+
+    Rows before it on the path, which would show more, are not consulted.
+    """
     levels = template.flow.stages_at
     if row.depth > len(levels):
         return f"the workflow has at most {len(levels)} invocations, but the prefix has {row.depth}"
@@ -128,7 +131,10 @@ def insert_rows(
 
 
 def _noted(rows: Iterable[Observation], unpaid: Collection[Cell], entries: list[dict[str, Any]]) -> Iterator[Observation]:
-    """Yield the rows; if some are unpaid, also add a ledger entry for each row to ``entries``, with $0 for unpaid rows."""
+    """Yield the rows unchanged; if ``unpaid`` is not empty, also append a ledger entry for each row to ``entries``.
+
+    The entry has the row's cost, or $0 for a row in ``unpaid``.
+    """
     for row in rows:
         if unpaid:
             usd = 0.0 if (row.request_id, row.prefix) in unpaid else row.cost_usd + row.tool_cost_usd

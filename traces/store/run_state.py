@@ -22,9 +22,9 @@ ONLY_FAILURES = "only_failures"
 
 
 class RunRecords:
-    """Reads and writes what a store records of its run, other than rows. Writes are durable.
+    """Reads and writes what a store records of its current run, other than rows. Writes are durable.
 
-    The run has locked the store (:meth:`ObservationStore.exclusive`).
+    The caller has locked the store (:meth:`ObservationStore.exclusive`).
     """
 
     def __init__(self, store: ObservationStore) -> None:

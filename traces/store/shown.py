@@ -25,7 +25,7 @@ class SignalRecord:
 
     Attributes:
         signal: digest of the signal's code, or ``status``; None without a signal.
-        edges: the edges of the signal's bins.
+        edges: the limits between the bins of a numeric signal.
         agree: digest of the code that compares answers; None if their JSON is compared.
         answer: the keys of the state that make an answer.
         rows: the number of rows from which the classes were computed; if it changes, they must be computed again.
@@ -33,7 +33,7 @@ class SignalRecord:
         intransitive: the number of these pairs that contradict the classes because ``agree`` is not transitive.
         unknown: the number of requests whose classes cannot be computed, since an answer is stored only as a digest.
         without_state: the number of rows whose signal or answer cannot be recomputed, since the state after them is not stored.
-        is_behind: whether the signals and answers of retired rows were computed from an earlier declaration.
+        is_behind: whether the signals and answers of retired rows are older: they were computed from an earlier declaration.
     """
 
     signal: str | None = None
@@ -67,7 +67,7 @@ class SignalRecord:
 
 
 class Shown(NamedTuple):
-    """A row's signal, and its answer as JSON text with the text's hash; None for missing values."""
+    """What a row shows: its signal, its answer as JSON text, and a digest of that text; None for missing values."""
 
     signal: str | None = None
     answer: str | None = None
@@ -154,7 +154,10 @@ _SET_CLASS = update(_ROWS).where(*_CELL).values(answer_class=bindparam("number")
 
 
 def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
-    """Return the declarations that all stores share, with summed counts; None if they differ or nothing is declared."""
+    """Return the declarations that all stores share; None if they differ or nothing is declared.
+
+    The numbers of unknown requests and of rows without a state are sums over the stores; ``rows`` is -1.
+    """
     records = [ShownRows(store).record for store in stores]
     first = records[0]
     if first is None or any(one is None or not one.shows_as(first) or one.agree != first.agree for one in records):
@@ -167,11 +170,11 @@ def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
 
 
 def unite_shown(stores: Sequence[ObservationStore], merged: ObservationStore) -> None:
-    """Set signals and answer classes of the rows of ``merged``, as far as possible without the workflow.
+    """Set the signals and answer classes of the rows of ``merged``, as far as possible without the workflow.
 
-    If the stores have different declarations, no signals and classes are kept: the next profile recomputes them from the
-    states. If several stores have rows of a request, the request's classes are computed here if answers are compared as JSON,
-    otherwise by the next profile.
+    If the stores have different declarations, no signals and classes are kept: the next profile recomputes them from the stored
+    states. If answers are compared as JSON, the classes of all requests are computed here. Otherwise the classes of requests
+    that several stores have are deleted, and the next profile computes them.
     """
     shown, record = ShownRows(merged), common_record(stores)
     if record is None:

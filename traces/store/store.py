@@ -210,7 +210,7 @@ class ObservationStore:
 
         Args:
             requests: the requests.
-            inputs: for each request id, a hash of the graph's inputs, if known.
+            inputs: a hash of the graph's inputs, by request id; None for a hash that is unknown.
         """
         self.register_digests({request.id: request.digest() for request in requests}, inputs)
 
@@ -318,7 +318,7 @@ class ObservationStore:
         """Record the origin of rows that no run on this store has executed.
 
         Args:
-            kind: how the rows came into the store.
+            kind: how the rows came into the store: by an import, a merge of stores, or as a copy at new prices.
             name: the name of the file that the rows come from.
             digest: the digest of this file.
             row_count: the number of rows.
@@ -356,7 +356,7 @@ class ObservationStore:
 
     @property
     def checkpoint_place(self) -> CheckpointPlace | None:
-        """The place where the contents of new checkpoints are stored; None if it is the store itself."""
+        """The folder or address where the contents of new checkpoints are stored; None if it is the store itself."""
         if self._place == "unread":
             with self._database.transaction() as connection:
                 url = connection.execute(_META, {"name": schema.CHECKPOINTS}).scalar()
@@ -407,7 +407,10 @@ class ObservationStore:
             connection.execute(_RAISE, {"entry": reservation, "upper": upper_usd})
 
     def settle(self, reservation: int, cost_usd: float, request_id: str | None = None) -> None:
-        """Record the actual cost, in dollars, of a reservation without a row; set its request if it had none."""
+        """Record the actual cost, in dollars, of a reservation that does not end with a row.
+
+        ``request_id`` is set in the ledger entry if the reservation was made without a request; None changes nothing.
+        """
         paid = {"entry": reservation, "paid": cost_usd}
         with self._database.transaction() as connection:
             if request_id is None:

@@ -36,12 +36,12 @@ class Contents:
         retired: for each reason, the number of retired rows, which no estimate uses.
         retired_usd: the part of ``committed_usd`` that was spent on retired rows.
         repriced: number of rows whose cost was recomputed at a later price.
-        waiting: whether the next run must score retired rows again.
+        waiting: whether retired rows must be scored again, which the next run does.
         signals: for each signal, the number of rows that have it.
         answers: number of rows with an answer.
         continued: number of rows after an answer that the workflow's own check passed.
         tools: counts of recorded tool calls; see :func:`~vinelm.traces.store.tool_rows.tool_counts`.
-        shown: declarations and counts of signals and answer classes; None if nothing was declared.
+        shown: declarations of signals and answer classes, with counts of problems; None if nothing was declared.
     """
 
     version: int

@@ -81,9 +81,9 @@ def add_tool_rows(connection: Connection, rows: Sequence[ToolRow]) -> None:
 def copy_tool_rows(source: Connection, target: Connection) -> None:
     """Copy the sessions of one store to another, inside the caller's transactions.
 
-    A session that both stores have is copied once. If one store's version of it continues the other store's, the longer version
-    is kept. Two different sessions of the same name are both kept, the second under a new name but in the group of the first,
-    so that they do not count as independent evidence.
+    A session that both stores have is copied once. If its version in one store continues that in the other, the longer version
+    is kept. Two different sessions of the same name are both kept. The second gets a new name but belongs to the group of the
+    first, so that the two do not count as independent evidence.
     """
     held, found = tool_rows(target), tool_rows(source)
     for name, rows in found.items():

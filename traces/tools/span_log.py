@@ -23,7 +23,7 @@ _DECODER = json.JSONDecoder()
 
 
 class _Span(NamedTuple):
-    """The relevant parts of a span, with times in seconds since the epoch."""
+    """The parts of a span that are used, with its start and end in seconds since 1970."""
 
     trace: str
     id: str
@@ -135,7 +135,7 @@ def _is_call(span: _Span) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value of an attribute; JSON text is parsed."""
+    """Return an attribute's value; if it is a text, the value that the text has as JSON."""
     return value_of(value) if isinstance(value, str) else value
 
 

@@ -48,9 +48,10 @@ class ToolCalls:
         """Append the tool calls of runs to their sessions.
 
         Args:
-            parts: the parts in order; they contain values only if values are recorded.
-            begins: for each run, the time at which it began, in seconds since the start of its session. Missing runs are added:
-                they begin when their sessions end, since the time between two turns of a user does not count.
+            parts: the tool calls and messages, in order; they contain values only if values are recorded.
+            begins: the second, counted from the start of the run's session, at which each run began, keyed by run. A run that
+                is missing is added: it begins when its session has ended so far, since a pause between two turns does not
+                count.
         """
         rows, places = list[dict[str, Any]](), dict[str, int]()
         with self._database.transaction() as connection:

@@ -135,16 +135,17 @@ def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
 def start_sandbox() -> None:
     """Start the sandbox's process before a fork, so that forked children share it.
 
-    Raises the same errors as :func:`run_snippet`.
+    It runs a trivial snippet, and raises the errors of :func:`run_snippet`.
     """
     run_snippet("print(1)", {})
 
 
 def _asked(session: socket.socket, question: Mapping[str, Any], calls: Calls) -> dict[str, Any]:
-    """Send ``question`` (a snippet) to a session, answer the snippet's calls of functions, and return its result.
+    """Send a snippet (``question``) to a session, answer the snippet's calls of functions, and return its result.
 
-    The result is that of :func:`vinelm.workflows.graphqa.act_process.executed`. It has only ``status`` and ``error`` if the
-    session gave no sign for :data:`SILENT_S`, and only the ``status`` "died" if the session is gone.
+    The result is that of :func:`vinelm.workflows.graphqa.act_process.executed`. If the session sent nothing for
+    :data:`SILENT_S`, it has only ``status`` ("error") and ``error``; if the session's process is gone, only the ``status``
+    "died".
 
     The session is closed unless it can be reused.
     """
@@ -177,7 +178,12 @@ def _say(stream: Any, plain: Mapping[str, Any]) -> None:
 class Calls:
     """Answers a snippet's calls of the graph's functions.
 
-    ``failure`` is the last exception that is not the model's fault; None if there is none.
+    Args:
+        functions: the functions, by name.
+
+    Attributes:
+        failure: the last exception of a function that is no :class:`GraphError`, which is not the model's fault; otherwise
+            None.
     """
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
@@ -186,7 +192,9 @@ class Calls:
         self.failure: BaseException | None = None
 
     def answer(self, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Call the function ``name`` and return ``{"value": ...}``, or ``{"error": ...}`` with a text for the model.
+        """Call the function ``name``.
+
+        Return ``{"value": RESULT}``, or ``{"error": TEXT}``, in which the text tells the model what is wrong.
 
         ``args`` and ``options`` are the call's positional and keyword arguments.
         """

@@ -110,7 +110,7 @@ def _line_of(plain: Mapping[str, Any]) -> bytes:
 
 
 class _Asked:
-    """Passes a snippet's calls of functions on to ``ask``, and sums the seconds that the answers took."""
+    """Calls ``ask`` for each function that a snippet calls, and sums the seconds that the answers took (``seconds``)."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -162,7 +162,7 @@ def _ended() -> None:
 
 @cache
 def _pool() -> monty.Monty:
-    """Return the sandbox's worker for this process; it is started once and lives until the process ends."""
+    """Return the pool with this process's single sandbox worker; it is started once and lives until the process ends."""
     wait_for_children()  # the pool's worker is one
     pool = monty.Monty(max_processes=1, checkout_timeout=WAIT_S)
     pool.__enter__()

@@ -24,10 +24,11 @@ RETRIEVE = "retrieve_node"
 class GraphState(TypedDict, total=False):
     """The workflow state, in JSON types only, so that checkpoints round-trip.
 
-    ``graph`` is the name of the queried graph if there are several; ``arm`` the chosen branch. ``missing`` describes the facts
-    to look up, and ``edges`` has the types of edges for this. ``notebook`` has what the snippets printed or why they failed.
-    ``code`` is the last snippet (None if the model wrote none), ``printed`` what it printed, ``error`` why it failed, and
-    ``shown`` the signal of the last stage. ``answer`` is None or missing until the question is answered.
+    ``graph`` is the name of the queried graph if there are several; ``arm`` is the branch that the classifier chose.
+    ``missing`` describes the facts to look up, and ``edges`` has the types of edges that lead to them. ``notebook`` has what
+    the snippets printed or why they failed. ``code`` is the last snippet (None if the model wrote none), ``printed`` what it
+    printed, and ``error`` why it failed. ``shown`` is the outcome of the last stage, which is the signal; see :func:`signal`.
+    ``answer`` is None or missing until the question is answered.
     """
 
     question: str
@@ -119,7 +120,12 @@ def finished(state: Mapping[str, Any]) -> bool:
 
 
 def signal(state: Mapping[str, Any]) -> str | None:
-    """Return the last stage's outcome: finished, facts, empty, code error, refused or form; None if it has none."""
+    """Return the outcome of the last stage, the workflow's signal; None if it has none.
+
+    ``finished`` means that there is an answer, ``facts`` that a snippet printed facts, and ``empty`` that it printed nothing.
+    ``code error`` means that it failed, ``refused`` that its syntax is not allowed, and ``form`` that the model's text could
+    not be read.
+    """
     return state.get("shown")
 
 

@@ -39,7 +39,7 @@ class LiteralCalls:
         return found
 
     def _in_code(self, char: str) -> bool:
-        """Read a character outside of strings and comments; return whether it completes a call."""
+        """Read a character of the code that is in no text literal and no comment; return whether it completes a call."""
         if char.isalnum() or char == "_":
             if len(self._word) <= len(self._name):  # anything longer is another name
                 self._word += char

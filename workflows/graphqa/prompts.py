@@ -44,8 +44,10 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 class Reasoned:
     """The content of a model's plan or reasoning.
 
-    ``answer`` is the answer (``"#"`` for the notebook's last entry), ``missing`` the facts to look up, and ``edges`` the types
-    of edges for this; None or empty if not given.
+    Attributes:
+        answer: the answer; ``"#"`` means the last entry of the notebook. None if none is given.
+        missing: the facts to look up; None if none are given.
+        edges: the types of edges that lead to these facts; empty if none are given.
     """
 
     answer: str | None
@@ -84,7 +86,10 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def noted(notebook: Sequence[str], entry: str) -> list[str]:
-    """Return the notebook with one more entry, or with a note that it was left out if it does not fit."""
+    """Return the notebook with ``entry`` at the end; if it does not fit, with a note that it was left out.
+
+    If the last entry already is this note, the notebook stays as it is.
+    """
     if notebook and notebook[-1] == LEFT_OUT:
         return list(notebook)
     fits = sum(map(len, notebook)) + len(entry) + len(LEFT_OUT) <= NOTEBOOK_CHARS
@@ -97,9 +102,10 @@ def act_system(schema: str) -> str:
 
 
 def act_prompt(task: str, code: str | None = None, error: str | None = None) -> str:
-    """Return the part of the prompt after :func:`act_system`.
+    """Return the part of the prompt that follows :func:`act_system`.
 
-    It has ``task`` (the question or the missing facts) and, if not None, an earlier snippet ``code`` with its ``error``.
+    It has ``task`` (the question or the missing facts). If ``error`` is given, it also has an earlier answer with this error,
+    and the answer's snippet ``code`` (None if there was none).
     """
     if error is None:
         return f"Find: {task}"

@@ -26,9 +26,11 @@ print(', '.join(sorted(set(NodeFeature([n for n in count if count[n] == best], '
 
 
 def drawn(sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
-    """Return questions, with answers, about each graph: counts, one and two steps, intersections, and ends of most paths.
+    """Return questions, with answers, about each graph, made from templates.
 
-    The same graphs give the same questions. Templates take turns, and so do graphs: the first n are a fair sample.
+    The templates ask for counts, for nodes one or two edges away, for nodes that two paths lead to, and for the node that most
+    paths lead to. The same graphs give the same questions. Templates take turns, and so do graphs: the first n are a fair
+    sample.
     """
     rows: list[tuple[tuple[int, int, str], dict[str, Any]]] = []
     for graph in sorted(sources):
@@ -46,7 +48,9 @@ def drawn(sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
 
 
 def _walks(source: GraphSource) -> Walks:
-    """Return, for each kind of node, pairs (type of edge, kind that it leads to), without edges within a kind."""
+    """Return, for each kind of node, the (type of edge, kind at the other end) pairs, without edges between nodes of one
+    kind.
+    """
     found: Walks = {}
     for name in source.edge_types:
         for one, other in source.ends(name):
@@ -111,9 +115,9 @@ def _most(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, An
 
 
 def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> tuple[Node, list[tuple[str, str]]]:
-    """Return a node with a unique name, and a random path of ``hops`` edges from its kind.
+    """Return a start node, which has a unique name, and a random path of ``hops`` edges from the kind of the start node.
 
-    The path is a list of (type of edge, kind that it leads to). If possible, no edge's type equals that of the edge before.
+    The path is a list of (type of edge, kind at its other end). If possible, no edge has the type of the edge before.
     """
     kind = rng.choice([kind for kind in sorted(walks) if _named(source, kind)])
     start = rng.choice(_named(source, kind))
@@ -126,7 +130,7 @@ def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> t
 
 
 def _named(source: GraphSource, kind: str) -> list[Node]:
-    """Return, of the 12 most connected nodes of a kind, those that can be retrieved by a name other than their id."""
+    """Return those of the 12 most connected nodes of a kind that can be retrieved by a name, which is not the node's id."""
     return [node for node in source.nodes_of(kind)[:12] if node.name != node.id and source.retrieve(node.name) == node.id]
 
 

@@ -22,8 +22,8 @@ class Names:
     """Finds the ids of nodes by their names.
 
     Args:
-        named: (name, id) of every node; of equal names the first one counts.
-        embed: Converts texts to the rows of a matrix; None means TF-IDF of trigrams of characters.
+        named: (name, id) of every node. If several nodes have the same name, the first one is found.
+        embed: Converts texts to vectors, the rows of a matrix; None compares names by their trigrams of characters (TF-IDF).
     """
 
     def __init__(self, named: Sequence[tuple[str, str]], embed: Embed | None = None) -> None:
@@ -86,9 +86,10 @@ class Names:
 
     @cached_property
     def _postings(self) -> tuple[dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]], dict[str, float]]:
-        """Two mappings by trigram: the names with this trigram, and the trigram's weight.
+        """For each trigram of characters, the names that contain it; and the weight of each trigram.
 
-        The names are given as their positions, with the trigram's component of each name's unit vector.
+        The first mapping gives two arrays for a trigram: the positions of the names, and the trigram's component in each name's
+        unit vector.
         """
         listed = [Counter(_trigrams(name)) for name in self._texts]
         held = Counter(trigram for counts in listed for trigram in counts)

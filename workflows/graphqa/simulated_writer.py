@@ -21,9 +21,10 @@ class Task:
 
     Args:
         kinds: The kinds of mistakes.
-        ease: Added to the margin that decides whether a simulated model is right; larger values give more right answers.
-        write: Returns a right answer.
-        mistake: Returns an answer with a mistake of the given kind.
+        ease: How easy the stage is; it is added to the margin by which a simulated model is right or wrong. Larger values give
+            more right answers.
+        write: Called with the request and a random generator; returns a right answer.
+        mistake: Called with the request, a kind of mistake and a random generator; returns an answer with that mistake.
         harder: Factor by which the difficulty of the program is multiplied.
     """
 
@@ -52,7 +53,8 @@ class Task:
 
 
 class ProgramWriter(Task):
-    """Simulates the answers of every stage, for requests whose row has a ``program``; the object itself writes snippets.
+    """Simulates the answers of every stage, for requests whose row has a ``program``. The object itself writes the snippets of
+    the direct branch; :meth:`at` returns the writer of each stage.
 
     Nothing here was measured on a real model. A correct plan names the edges of the program. Correct reasoning returns the last
     entry of the notebook; executing the program decides whether that is the right answer.
@@ -150,7 +152,7 @@ _PLACES = {
 
 
 class _Shortened(ast.NodeTransformer):
-    """Removes the call ``hop``, which follows edges, from a program: its start nodes replace the nodes that it leads to."""
+    """Removes the call ``hop``, which follows edges from some nodes, from a program: these nodes replace the call's result."""
 
     def __init__(self, hop: ast.Call) -> None:
         self._hop = hop
@@ -196,7 +198,10 @@ def _planned(request: Request, edges: Sequence[str]) -> str:
 
 
 def _finish(request: Request, rng: random.Random) -> str:
-    """Return a text that gives the notebook's last entry as the answer, and the plan again in case this entry has no facts."""
+    """Return a reasoning text that gives the notebook's last entry as the answer.
+
+    It also repeats the plan, which is used if that entry has no facts.
+    """
     return f"{_plan(request, rng)}\nFinish[#]"
 
 

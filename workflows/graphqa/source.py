@@ -138,10 +138,10 @@ class GraphSource:
     def schema(self, edges: Iterable[str] | None = None) -> str:
         """Return a text with the kinds of nodes and their features, and the edge types with the kinds that they connect.
 
-        It has one kind or type per line; equal graphs give equal texts.
+        It has one line per kind of node and per edge type; equal graphs give equal texts.
 
         Args:
-            edges: The types to list, with the kinds that they connect; None lists all.
+            edges: The types of edges to list, with the kinds of nodes that they connect; None lists all.
         """
         chosen = sorted(set(self._beside) if edges is None else set(edges) & set(self._beside))
         kinds = {kind for name in chosen for pair in self._ends[name] for kind in pair}
@@ -221,7 +221,7 @@ class GraphSource:
 
         For each edge type, the line has the number of neighbours and the names of the 10 most connected ones.
 
-        Equal nodes give equal bytes, whatever was asked before, so that prompts that contain them can be cached.
+        The same nodes always give the same text, whatever was asked before, so that prompts that contain it can be cached.
         """
         return "\n".join(self._chunk(self._known(key)) for key in _listed(ids)[:CHUNK_NEIGHBOURS])
 

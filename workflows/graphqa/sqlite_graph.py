@@ -18,9 +18,13 @@ _NAMED = ("name", "title")
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table: its columns with their types, the columns of its key, and its foreign keys.
+    """A table of a database.
 
-    A foreign key in ``links`` is (column, referenced table, referenced column).
+    Attributes:
+        name: the table's name.
+        columns: the type of each column, by column name.
+        key: the columns of the primary key.
+        links: the foreign keys, each as (column, referenced table, referenced column).
     """
 
     name: str
@@ -126,7 +130,10 @@ def _keyed(connection: sqlite3.Connection, table: _Table) -> Iterator[tuple[str,
 
 
 def _naming(table: _Table, rows: list[dict[str, Any]]) -> list[str]:
-    """Return the columns that name a row: first and last name, a name or title, or the first text column with unique values."""
+    """Return the columns whose values name a row; empty if there are none.
+
+    They are first and last name, else a column for a name or title, else the first text column with unique values.
+    """
     linked = {column for column, _, _ in table.links}
     own = [column for column in table.columns if column not in linked]
     full = [column for column in own if column.lower() in ("first_name", "last_name")]

@@ -62,7 +62,10 @@ def bundled(dataset: str | Path | None = None) -> Workflow:
 
 
 def template() -> Template:
-    """Return the template: two branches, each a loop that ends with an answer; histories of the longer one merge."""
+    """Return the template: a classifier, then one of two branches, each a loop that ends with an answer.
+
+    In the longer branch, paths that agree in their last two choices count as one (``memory=2``).
+    """
     direct = Loop((Stage("act_direct"),), times=REPAIRS)
     turns = Loop((Stage("act", answerable=False), Stage("reason")), times=TURNS, memory=2)
     arms = Branch({"direct": (direct,), "multi_hop": (Stage("plan", answerable=False), turns)})

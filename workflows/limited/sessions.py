@@ -46,7 +46,9 @@ class Sessions:
 
     @contextmanager
     def one(self) -> Iterator[socket.socket]:
-        """Yield the socket of a session, for the block only; a session that the caller closed is not reused.
+        """Yield the socket of a session, for use inside the block only. Afterwards another caller may get the same session.
+
+        A session whose socket the caller has closed is not reused.
 
         Raises:
             RuntimeError: the process cannot be started.

@@ -36,9 +36,10 @@ _BINARY: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] =
 
 
 def _of_whole(function: Callable[..., int], most: float = math.inf) -> Callable[..., Fraction]:
-    """Return ``function`` as a function of fractions.
+    """Return ``function``, which takes whole numbers, as a function of fractions.
 
-    It raises :class:`ValueError` unless all arguments are whole numbers with an absolute value of at most ``most``.
+    The new function raises :class:`ValueError` unless all arguments are whole numbers with an absolute value of at most
+    ``most``.
     """
 
     def bounded(*values: Fraction) -> Fraction:

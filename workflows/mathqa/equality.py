@@ -110,7 +110,7 @@ def _judged(expected: str, given: str) -> bool:
 
 
 def _line(session: socket.socket) -> bytes:
-    """Return the answer of a session; empty if its process is gone, and the session is then closed."""
+    """Return the two bytes that a session answers; empty or fewer if its process is gone, and the session is then closed."""
     said = b""
     try:
         said = session.recv(2, socket.MSG_WAITALL)

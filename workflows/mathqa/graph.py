@@ -28,9 +28,9 @@ REPORTS = {
 class MathState(TypedDict, total=False):
     """The workflow state, in JSON types only, so that checkpoints round-trip.
 
-    ``choices`` has the letters of a multiple-choice question, ``text`` the end of the last solution. ``calculation`` and
-    ``answer`` were read from this solution, and are empty if it has none. ``check`` is a key of :data:`REPORTS`, ``value`` the
-    calculation's value.
+    ``choices`` has the letters of a multiple-choice question; ``text`` is the end of the model's last solution. ``calculation``
+    and ``answer`` are those in this solution, or empty if it has none. ``check`` is the result of the check, a key of
+    :data:`REPORTS`. ``value`` is the calculation's value; None if there is none.
     """
 
     question: str

@@ -29,16 +29,16 @@ class SolutionWriter:
     Bundled problems have a ``calculation`` and their usual ``mistakes``. For rows without these, the calculation is the answer
     itself and mistakes are numbers near it. Pure: the same request, kind and generator state give the same text.
 
-    Kinds of mistake: ``misread`` computes the usual mistake, ``wrong_operation`` another mistake, and ``changed_number`` has a
-    wrong number in the right calculation; the check passes all three. It detects ``slip``, an answer that is not the value of
-    the calculation, and ``unfinished``, a text without an answer.
+    Kinds of mistake that pass the check: ``misread`` (the usual mistake), ``wrong_operation`` (another mistake) and
+    ``changed_number`` (a wrong number in the right calculation). Kinds that the check detects: ``slip``, an answer that is not
+    the value of the calculation, and ``unfinished``, a text without an answer.
     """
 
     kinds: Sequence[str] = ("misread", "wrong_operation", "changed_number", "slip", "unfinished")
     visible_kinds = frozenset({"slip", "unfinished"})
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return how much of each skill the request's topic and number of steps demand, by skill, in [0, 1]."""
+        """Return how difficult the request is in each skill, in [0, 1], by its topic and its number of steps."""
         steps = int(request.data.get("steps", 3))
         demanded = dict(_SKILLS.get(str(request.data.get("topic")), {}))
         demanded["length"] = min(1.0, max(0, steps - 2) / 6)

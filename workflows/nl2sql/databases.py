@@ -68,7 +68,10 @@ class Databases:
         return result
 
     def recall(self, db_id: str, sql: str) -> SqlResult:
-        """Return the cached result of the statement; without one, execute it. ``elapsed_s`` is that of the real execution."""
+        """Return the cached result of the statement; execute the statement if no result is cached.
+
+        ``elapsed_s`` of a cached result is the duration of the execution that was cached.
+        """
         with self._lock:
             result = self._results.get((db_id, sql))
             if result is not None:

@@ -94,7 +94,12 @@ def _where(source: Path | None, request_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """The rows of a request's gold query; ``is_ordered`` says whether their order counts."""
+    """The result of a request's gold query.
+
+    Attributes:
+        rows: the rows.
+        is_ordered: whether their order counts, because the query sorts them.
+    """
 
     rows: tuple[tuple[Any, ...], ...]
     is_ordered: bool

@@ -21,8 +21,9 @@ SHOWN_CHARS = 200
 class State(TypedDict, total=False):
     """The workflow state, in JSON types only, so that checkpoints round-trip.
 
-    ``rows`` has the first few of ``row_count`` rows for the repair prompt, with long cells cut and blobs as text.
-    ``is_truncated``: whether there were more rows than the cap.
+    ``sql`` is the last statement; ``status``, ``error`` and ``columns`` describe its result. ``rows`` has the first few of the
+    result's ``row_count`` rows, for the repair prompt, with long values cut and blobs as text. ``is_truncated``: whether the
+    result was cut, because it had more rows than allowed.
     """
 
     question: str
@@ -37,7 +38,7 @@ class State(TypedDict, total=False):
 
 
 class Stages:
-    """The stage functions over one folder of databases."""
+    """The stage functions, and the tool that executes statements, for the databases of one folder."""
 
     def __init__(self, databases: Databases) -> None:
         self.databases = databases
@@ -68,7 +69,7 @@ def finished(state: State) -> bool:
 
 
 def shown(result: SqlResult) -> State:
-    """Return the part of the state that describes a result."""
+    """Return the keys of the state that describe the result of a statement, with the first few rows; see :class:`State`."""
     return {
         "status": result.status,
         "error": result.error,

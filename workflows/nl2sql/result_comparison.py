@@ -38,9 +38,10 @@ def _comparable(cell: Any) -> Hashable:
 
 
 def _permutation_exists(gold: list[tuple[Hashable, ...]], found: list[tuple[Hashable, ...]]) -> bool:
-    """Return whether some permutation of the columns of ``found`` makes its rows equal to ``gold``, as multisets.
+    """Return whether the rows of both results are equal, as multisets, after the columns of ``found`` are put in another order.
 
-    Searches depth-first over columns: a partial choice stays if the rows, restricted to the chosen columns, are equal.
+    Searches depth-first over the columns of ``gold``, and drops a partial choice if the rows differ in the chosen columns.
+    False also after :data:`MAX_PROJECTIONS` comparisons.
     """
     gold_columns, columns = list(zip(*gold, strict=True)), list(zip(*found, strict=True))
     values = [Counter(column) for column in columns]

@@ -57,9 +57,10 @@ _NO_SCHEMA: Schema = {}
 class SqlWriter:
     """Writes right and wrong SQL for requests whose row has ``gold_sql`` (and ``db_id``).
 
-    With a folder of databases (``DB_ID.sqlite``, opened read-only on first use), a wrong column may be any other of its table;
-    without one it comes from the query itself. A mutation's text always differs from the gold query's; its rows usually differ
-    too, but not always. Pure otherwise: the same request, kind and generator state give the same text.
+    A wrong answer replaces, for example, a column by another one. With a folder of databases (``DB_ID.sqlite``, opened
+    read-only on first use), this is any other column of the table; without one, another column of the query. A mutation's text
+    always differs from the gold query's; its rows usually differ too, but not always. Pure otherwise: the same request, kind
+    and generator state give the same text.
     """
 
     kinds: Sequence[str] = ERROR_KINDS
@@ -75,7 +76,7 @@ class SqlWriter:
         return _skills(_gold(request))
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the gold query, possibly with a different ending."""
+        """Return the gold query, without or with a semicolon or a line break at the end."""
         gold = _gold(request).strip().rstrip(";").rstrip()
         return rng.choice((gold, f"{gold};", f"{gold}\n"))
 
@@ -100,7 +101,10 @@ class SqlWriter:
         return self._sites[key]
 
     def _mutation(self, gold: str, db_id: str, kind: str, index: int) -> str | None:
-        """Return the gold query with the error of that kind at the position ``index``; None if the text stays equal."""
+        """Return the gold query with an error of that kind at the position ``index``; None if the text equals the gold query's.
+
+        ``index`` counts the positions that :meth:`_sites_of` returns.
+        """
         key = (gold, db_id, kind, index)
         if key not in self._texts:
             tree = mutated(_parsed(gold), self._sites_of(gold, db_id, kind)[index])

@@ -33,9 +33,10 @@ def nodes_of(tree: Node) -> list[Node]:
 
 
 def sites(kind: str, tree: Node, schema: Schema) -> tuple[Site, ...]:
-    """Return each node of the query ``tree`` at which an error of the given kind is possible, with the change that makes it.
+    """Return the positions in the query ``tree`` at which an error of the given kind is possible.
 
-    ``schema`` has the columns of each table.
+    Each is the index of a node in traversal order, with the change that makes the error. ``schema`` has the columns of each
+    table, by table name.
     """
     return tuple(_FINDERS[kind](tree, schema))
 
@@ -226,7 +227,7 @@ def _one_more(node: Node) -> None:
 
 
 def _another_value(node: Node) -> None:
-    """Replace a value by another number, or by the text in another case, like a model that has not seen the values."""
+    """Replace a number by another number, and a text by the text in upper or lower case, as if the data were unknown."""
     if isinstance(node, exp.Literal) and not node.is_string:
         value: Any = float(node.this)
         node.replace(exp.Literal.number(int(value * 10 + 7) if value.is_integer() else value * 10 + 7))

@@ -70,7 +70,10 @@ def _workflow(name: str, dataset: str | Path | None, repairs: int) -> Workflow:
 
 
 def resource_digests(data: Dataset) -> dict[str, str]:
-    """Return, by name, the digests of what the results depend on: databases and prompt templates."""
+    """Return the digests of the data that results depend on.
+
+    The keys are ``database:<db_id>`` for each database, and ``prompts`` for all prompt templates.
+    """
     return {**data.databases.digests(str(r.data["db_id"]) for r in data.requests), "prompts": prompts.digest()}
 
 

@@ -61,7 +61,10 @@ def outcomes() -> dict[tuple[str, str], Tested]:
 
 
 def tested(method: str, code: str) -> Tested:
-    """Return which tests of ``method`` a recorded answer passes; ``code`` is the answer's name. An unknown name passes none."""
+    """Return which tests of ``method`` the recorded answer ``code`` passes.
+
+    ``code`` names the model that wrote the answer. An unknown answer passes no test.
+    """
     return outcomes().get((method, code), Tested(visible=False, all=False))
 
 

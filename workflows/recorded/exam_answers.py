@@ -70,7 +70,7 @@ def ask(state: ExamState, model: Any) -> ExamState:
 
 
 def has_letter(state: ExamState) -> bool:
-    """Return whether the state's answer is a letter: an application cannot see more of such an answer."""
+    """Return whether the state's answer is a letter; without the label, an application can check nothing else."""
     return bool(state["answer"])
 
 

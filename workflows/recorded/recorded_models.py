@@ -16,10 +16,11 @@ def recorded_catalog(
 
     Args:
         table: The file of recorded answers.
-        prices: By name of the model, its name in the table, and dollars per million tokens in and out.
+        prices: For each model's catalog name: its name in the table, then dollars per million prompt tokens, then dollars per
+            million completion tokens.
         source: The source of the prices.
         as_of: The day of the prices.
-        columns: Further settings of the backend that returns the recorded answers.
+        columns: Further options of the ``recorded`` backend, such as the table's column names.
     """
     models = [
         Model(

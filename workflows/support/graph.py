@@ -24,9 +24,9 @@ LOOKUPS = 2
 class TicketState(TypedDict, total=False):
     """The workflow state, in JSON types only, so that checkpoints round-trip.
 
-    ``desk`` is the desk that the router chose. ``lookups`` is the number of statements written so far, ``sql`` the last of
-    them, and ``query`` its result. ``article`` is the name of the found help article (None if none was found), ``reply`` that
-    of the chosen reply.
+    ``desk`` is the desk that the router chose. ``lookups`` is the number of SQL statements written so far, ``sql`` is the last
+    statement, and ``query`` is its result. ``article`` is the name of the found help article (None if none was found).
+    ``reply`` is the name of the chosen reply.
     """
 
     ticket: str

@@ -31,7 +31,7 @@ class Router:
         return rng.choice(("{}", "{}.", "Desk: {}")).format(request.data["desk"])
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return one of the other two desks."""
+        """Return the name of one of the other two desks, chosen at random; ``kind`` is ignored."""
         return rng.choice([desk for desk in DESKS if desk != request.data["desk"]])
 
 
@@ -64,7 +64,10 @@ class Search:
     ease = 0.8
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return how much of the skill "nesting" the search demands; less if the ticket names the device."""
+        """Return the difficulty of the search by skill.
+
+        It demands only the skill "nesting": 0.5 if the ticket names the device, otherwise 1.
+        """
         device = self._words(request)[:1]
         return {"nesting": 0.5 if device and device[0] in str(request.data["ticket"]).lower() else 1.0}
 

@@ -15,12 +15,12 @@ DATA = Path(__file__).parent / "data"
 
 
 def tickets(data: BundledDataset | None = None) -> tuple[Request, ...]:
-    """Return the tickets; the desks take turns, so that the first n are a fair sample.
+    """Return the tickets as requests; the desks take turns, so that the first n are a fair sample.
 
-    Each row has the ``ticket`` and its labels: ``desk``, ``reply``, and for the facts to look up either ``db_id`` and
-    ``gold_sql``, or ``article``. ``misleading`` says whether the ticket begins as if it were for another desk.
+    The data of each request have the ``ticket`` and its labels: ``desk``, ``reply``, and for the facts to look up either
+    ``db_id`` and ``gold_sql``, or ``article``. ``misleading`` says whether the ticket begins as if it were for another desk.
 
-    ``data`` has the rows; None loads the bundled ones.
+    ``data`` has the dataset's rows; None loads the bundled dataset.
     """
     rows = (data or load_bundled()).questions
     return tuple(Request(row["id"], {key: value for key, value in row.items() if key != "id"}) for row in rows)

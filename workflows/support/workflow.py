@@ -45,10 +45,10 @@ class TicketScorer:
 
 
 def found(state: Mapping[str, Any]) -> str | None:
-    """Return the signal of the last stage; None after the router.
+    """Return a word for the outcome of the stage that ran last; None after the router, which has no outcome.
 
-    The signal says whether there is a reply or an article, or how the query ended; see
-    :func:`~vinelm.workflows.nl2sql.answers.sql_signal`.
+    ``"reply"`` or ``"no reply"`` after the reply, ``"article"`` or ``"no article"`` after a search. After a query it is the
+    signal of :func:`~vinelm.workflows.nl2sql.answers.sql_signal`.
     """
     if "reply" in state:
         return "no reply" if state["reply"] == "none" else "reply"

@@ -32,7 +32,7 @@ class Application:
 
     Args:
         app: what :func:`vinelm.adapters.langgraph.build_graph` returned.
-        workflow: answers the interrupts of a graph.
+        workflow: the workflow; it defines the graph's input, and the answers to interrupts of the graph.
     """
 
     def __init__(self, app: Any, workflow: Workflow) -> None:
@@ -120,7 +120,7 @@ class Application:
 
 
 class _State:
-    """The state of a graph when the job ended."""
+    """The last state of a graph before the job ended (``values``), and the interrupts that wait for an answer."""
 
     def __init__(self, policy: ReplayPolicy, workflow: Workflow) -> None:
         self._policy, self._workflow = policy, workflow
@@ -173,8 +173,9 @@ async def _in_order(run: Coroutine[Any, Any, dict[str, Any] | None], policy: Rep
 
 @contextmanager
 def _inherited(config: dict[str, Any]) -> Iterator[None]:
-    """Inside the block, pass the callbacks to tools that a function calls, and limit its graphs to one worker, which fixes the
-    order of calls.
+    """Inside the block, let everything that a function runs inherit the callbacks and the limit of one worker of ``config``.
+
+    With one worker, graphs that the function runs make their calls in a fixed order.
     """
     kept = {name: config[name] for name in ("callbacks", "max_concurrency") if name in config}
     token = var_child_runnable_config.set(cast("Any", kept))
@@ -185,7 +186,7 @@ def _inherited(config: dict[str, Any]) -> Iterator[None]:
 
 
 class RepeatGuard(BaseCallbackHandler):
-    """Stops a replay before it repeats a node or tool that must not run twice. LangChain calls it at each start.
+    """Stops a replay before it runs a node or tool a second time that must not run twice. LangChain calls it at each start.
 
     Args:
         policy: the policy of the replayed job.
@@ -199,11 +200,11 @@ class RepeatGuard(BaseCallbackHandler):
         self._policy, self._names = policy, frozenset(names)
 
     def on_tool_start(self, serialized: Mapping[str, Any] | None, input_str: str, **kwargs: Any) -> None:
-        """Refuse the tool if it must not run again. LangChain calls this."""
+        """Raise if this tool is one of ``names`` and the run is still replaying earlier invocations. LangChain calls this."""
         self._refuse(kwargs.get("name") or (serialized or {}).get("name"))
 
     def on_chain_start(self, serialized: Mapping[str, Any] | None, inputs: Any, **kwargs: Any) -> None:
-        """Refuse the node if it must not run again. LangChain calls this."""
+        """Raise if this node is one of ``names`` and the run is still replaying earlier invocations. LangChain calls this."""
         node = (kwargs.get("metadata") or {}).get("langgraph_node")
         if kwargs.get("name") == node:
             self._refuse(node)

@@ -52,7 +52,7 @@ class _ReplayedInvocation:
 
     @property
     def answering(self) -> BaseChatModel:
-        """The real chat model. It is created on first use, since recorded answers need no model."""
+        """The real chat model, which answers new calls. It is created on first use, since recorded answers need no model."""
         if not self._made:
             self._made.append(self.make())
         return self._made[0]
@@ -62,7 +62,13 @@ class _ReplayedInvocation:
         return False
 
     def recorded(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> tuple[AIMessage | None, str]:
-        """Return (the recorded answer to a prompt, or None if the call must be made; the prompt's digest)."""
+        """Return the recorded answer to a prompt, and the prompt's digest.
+
+        The answer is None if the invocation is not in the record, so that the call must be made.
+
+        Raises:
+            CallError: the recorded call failed.
+        """
         digest = prompt_digest(messages, options)
         if not self.policy.is_recorded(self.number):
             return None, digest

@@ -23,9 +23,9 @@ from vinelm.template.steps import walk
 
 
 class JointStages:
-    """Puts stages that run in the same superstep into the template's order, which paths have.
+    """Puts stages that run in the same superstep into the order of the template, in which a path lists them.
 
-    In all methods, ``stages`` are the stages of a path so far, in order.
+    In all methods, ``stages`` are the stages of a path so far, in this order.
     """
 
     def __init__(self, template: Template) -> None:
@@ -44,7 +44,7 @@ class JointStages:
         return bool(self.group_after(stages))
 
     def group_after(self, stages: Sequence[str]) -> tuple[str, ...]:
-        """Return the remaining stages of the superstep in which the last of these stages runs; empty if there are none."""
+        """Return the stages that follow the last of ``stages`` in its superstep, in template order; empty if there are none."""
         found: list[str] = []
         if not self._has_some:
             return ()
@@ -60,12 +60,15 @@ class JointStages:
         return tuple(found)
 
     def first_with(self, stages: Sequence[str], reached: str) -> str:
-        """Return the next stage in template order once ``reached`` was called; stages of the same superstep come first."""
+        """Return which stage is next on the path if the application called ``reached`` next.
+
+        This is ``reached``, unless a stage of the same superstep precedes it in the template; then it is that stage.
+        """
         arms = self.next_after(stages) if self._has_some else ()
         return next((arm for arm in arms if reached in self.group_after((*stages, arm))), reached)
 
     def begun_before(self, stages: Sequence[str]) -> int:
-        """Return the number of stages that run in the same superstep as the last stage, and before it."""
+        """Return how many of the stages directly before the last one run in the same superstep as the last one."""
         count = 0
         while count < len(stages) - 1 and self.follows(stages[: len(stages) - 1 - count]):
             count += 1
@@ -84,18 +87,20 @@ class ReplayPolicy(UnitPolicy):
     """Replays the recorded invocations, buys the next invocation, and ends the job at the invocation after that.
 
     Attributes:
-        before: the invocations that precede the job's invocation.
-        halted: the exception that was raised to end the run at once.
-        problem: what is wrong with the workflow, even if the application caught the exception.
+        before: the record of the invocations that precede the job's invocation.
+        halted: the exception that was raised to end the run at once; None if there was none.
+        problem: what is wrong with the workflow, even if the application caught the exception; None if nothing is wrong.
         drift: where the run deviated from its record; None if it did not.
-        reached: the stage that was invoked after the job's stage.
+        reached: the stage that was invoked after the job's stage; None if there was none.
 
     Args:
+        template: the template, bound to the models.
         prefix: the models of the invocations up to and including the job's own.
         clock, request: see :class:`UnitPolicy`.
-        buys: whether to buy an invocation; False replays only the record.
-        passed: for each earlier invocation, whether its answer passed the workflow's own check and the request continued; empty
-            if none passed.
+        before: the record of the earlier invocations.
+        buys: whether to buy one new invocation; if False, only the record is replayed.
+        passed: for each earlier invocation, whether its answer passed the workflow's own check; empty if none passed. The
+            request continued after such an answer.
     """
 
     def __init__(
@@ -138,7 +143,7 @@ class ReplayPolicy(UnitPolicy):
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether the request continues after ``prefix``, according to the stop rule and the workflow's own check.
 
-        An earlier answer that passed, but after which the request is known to have continued, does not end it.
+        Also True after an earlier answer that passed the check if the job's path continues there (``passed``).
 
         Args:
             prefix: the models of the invocations so far.
@@ -157,11 +162,12 @@ class ReplayPolicy(UnitPolicy):
         return bool(self.before.invocations) and self._bought_step is None
 
     def locate(self, key: PlaceKey) -> tuple[str, ...]:
-        """Return the models of the path up to and including the invocation that is made at the place ``key``.
+        """Return the models of the path up to and including the invocation that ``key`` identifies.
 
         Raises:
             StageReachedError: the job ends here.
             StageParkedError: the job ends here, but other stages of the superstep may have to run first.
+            WorkflowError: the call does not follow the record or the template.
         """
         number = self._taken.get(key)
         if number is None:
@@ -201,7 +207,7 @@ class ReplayPolicy(UnitPolicy):
         return tuple(stage for stage in self._expected[:number] if stage is not None)
 
     def _ended(self, key: PlaceKey) -> BaseException:
-        """Return the exception that ends the graph when it makes the first call after the bought invocation."""
+        """Return the exception that ends the job at its first call (identified by ``key``) after the bought invocation."""
         stages = self._stages_before(len(self._expected))
         others = self._joint.group_after(stages)
         if self.reached is None:
@@ -232,7 +238,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def drifted(self, what: str) -> BaseException:
-        """Record ``what``, the first deviation of the run from its record, and return the exception to raise."""
+        """Record ``what``, the first deviation of the run from its record, and return the exception that ends the run."""
         if self.drift is None:
             self.drift = (
                 f"the replay left its record: {what}: something between the calls gives another result when it runs again, "
@@ -242,7 +248,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def refused(self, name: str) -> BaseException:
-        """Record that the protected node or tool ``name`` would run again, and return the exception to raise."""
+        """Record that a node or tool, which must not run twice, would run again, and return the exception that ends the run."""
         return self._failing(
             f"{name!r} runs before invocation {len(self.prefix)} ({self.stage!r}) and would run again in its replay, which "
             "Workflow(unrepeatable=) forbids: move it behind the last stage, or replace it by a stand-in while profiling"
@@ -279,7 +285,7 @@ class ReplayPolicy(UnitPolicy):
 
     @contextmanager
     def buying(self) -> Iterator[None]:
-        """Count one call as in flight while the block runs."""
+        """Count one model call as in flight while the block runs."""
         with self._counter:
             self._under_way += 1
         try:
@@ -315,18 +321,19 @@ class ReplayPolicy(UnitPolicy):
 
     @property
     def is_joint(self) -> bool:
-        """True if other stages of the same superstep still have no chosen model."""
+        """True if the superstep of the job's invocation has further stages, in template order, that are still to run."""
         return self._joint.follows(self._stages_before(len(self._expected)))
 
     def record_after(self, row: Observation) -> Record:
-        """Return the record extended by the job's invocation; ``row`` is its result before :meth:`joint_row`."""
+        """Return the record extended by the job's invocation, given the job's result ``row`` before :meth:`joint_row`."""
         own = RecordedInvocation(self.stage, self.prefix[-1], row.latency_s, list(self._calls))
         return Record((*self.before.invocations, own), self.reached)
 
     def joint_row(self, row: Observation) -> Observation:
-        """Return the result with, as latency, only the time that its stage adds to the superstep's longest stage so far.
+        """Return the result with the seconds that its stage adds to its superstep, whose stages run at the same time.
 
-        The tool time of a superstep counts for its last stage.
+        The latency is how much longer the stage took than the slowest earlier stage of the superstep, at least 0. Only the last
+        stage of a superstep keeps its tool seconds; the other stages get 0.
         """
         count = self._joint.begun_before(self._stages_before(len(self._expected)))
         tools_s = 0.0 if self.is_joint else row.tool_latency_s

@@ -29,9 +29,9 @@ class ReplayRunner:
     """Runs jobs of a workflow that cannot resume from checkpoints, with the interface of
     :class:`~vinelm.profiler.execution.unit.UnitRunner`.
 
-    The record of the answers so far replaces the checkpoint. If an edge of ``vine.route`` requires it, a request continues
-    after an answer that the workflow's own check passed. Calls the models, which spends money. May be shared by threads as far
-    as the workflow's own code allows.
+    The record of a request's earlier answers replaces the checkpoint. A request can continue after an answer that passed the
+    workflow's own check if :attr:`can_go_on`. Calls the models, which spends money. May be shared by threads as far as the
+    workflow's own code allows.
 
     Args:
         reason: why the workflow must be replayed.
@@ -86,8 +86,8 @@ class ReplayRunner:
             passed: see :class:`~vinelm.profiler.execution.job.Job`.
 
         Returns:
-            The result and the record. A run that deviates from its record gives a result with the failure ``state``, whose text
-            names the place.
+            The result, and the record as the checkpoint. If the run deviates from its record, the result has the failure kind
+            ``state`` and a text that says where. If the budget refused a call, there is no result.
 
         Raises:
             InputError: an error that every further job would raise as well.
@@ -116,11 +116,11 @@ class ReplayRunner:
     def score(
         self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()
     ) -> UnitOutcome:
-        """Score the state after ``prefix`` again, by replaying the record without a call.
+        """Score the state after ``prefix`` again: replay the record ``state`` to its end, without making a new model call.
 
         Returns:
-            A result with the success (or with a failure and its text), and the signal and answer of the state (except
-            ``"status"``).
+            A result with the success (or a failure and its text), and the signal and answer of the state. A signal declared as
+            ``"status"`` is not computed.
         """
         before = Record.from_bytes(state)
         policy = ReplayPolicy(

@@ -26,7 +26,7 @@ DATA = Path(__file__).parent / "data"
 
 @dataclass(frozen=True, slots=True)
 class BundledDataset:
-    """The rows of ``questions.jsonl`` and the folder of ``<db_id>.sqlite``."""
+    """The rows of ``questions.jsonl``, and the folder ``databases`` with the files ``<db_id>.sqlite``."""
 
     questions: tuple[Mapping[str, Any], ...]
     databases: Path
