@@ -50,7 +50,7 @@ def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
 
 
 def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
-    """Return two ids for each branch, shape (arms,) each.
+    """Return two ids for each branch, shape (branches,) each.
 
     Branches with an equal first id have the same stage, set of branches at their node, and next stage. Branches with an equal
     second id also have the same model.

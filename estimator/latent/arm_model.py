@@ -83,7 +83,7 @@ class ArmQuestions:
         return self.start[node] + order * self.pairs[node] + np.minimum(right, self.pairs[node] - 1)
 
     def shares(self, probability: FloatArray, nodes: Ints, base: Ints | None = None) -> FloatArray:
-        """Return P(branch | the request continues, the answer is wrong or right); shape (nodes, most arms, 2, points).
+        """Return P(branch | the request continues, the answer is wrong or right); shape (nodes, most branches, 2, points).
 
         The second index is the branch's position among its node's branches, the third is 0 for a wrong and 1 for a right
         answer. Positions beyond a node's branches have 0.
@@ -243,7 +243,7 @@ class ArmModel:
 class ChoiceProbabilities:
     """P(branch | its node is reached and the request continues), given a wrong or a right answer there.
 
-    Both arrays have the shape (arms, points).
+    Both arrays have the shape (branches, points).
     """
 
     if_wrong: FloatArray
