@@ -40,7 +40,7 @@ class CallRate:
         catalog: Their models, with prices and cache lifetimes.
         per_hour: The service's requests per hour, >= 0; at 0, each request finds cold caches.
         prompts: The shapes of the results' prompts. From them follows which part of a hit the request's earlier calls had sent,
-            and which part all requests send. For results without shapes, this is inferred from what ran before.
+            and which part all requests send. For results without shapes, this is inferred from the earlier results.
 
     Raises:
         ConfigError: The rate is negative or not finite.

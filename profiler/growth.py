@@ -173,7 +173,7 @@ def record_for(signals: Signals) -> SignalRecord:
 
 
 def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
-    """Recompute the signals, answers and answer classes of results if the workflow's declaration of them has changed.
+    """Recompute and store the signals, answers and answer classes of results if the workflow's declaration of them has changed.
 
     Also recompute them if ``has_restored``: retired results, computed with an older declaration, are used again.
     """
@@ -193,7 +193,7 @@ def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
 
 
 def _classify(store: ObservationStore, signals: Signals, record: SignalRecord, on_note: Note | None = None) -> None:
-    """Compute the answer classes of all results and record their declaration.
+    """Compute the answer classes of all results, and store them with their declaration.
 
     Raises:
         WorkflowError: ``agree`` raised, or is not symmetric.
@@ -210,7 +210,9 @@ def _classify(store: ObservationStore, signals: Signals, record: SignalRecord, o
 
 
 def classify_new(store: ObservationStore, signals: Signals, on_note: Note | None = None) -> None:
-    """Compute the answer classes of a store to which a run has added results.
+    """Compute and store the answer classes of all results in a store to which a run has added results.
+
+    Does nothing if the workflow declares no signals.
 
     Raises:
         WorkflowError: ``agree`` raised, or is not symmetric.
@@ -270,7 +272,7 @@ class _Renewal:
         return Shown(label, found.answer, found.answer_digest)
 
     def _kept(self, row: Observation) -> Shown:
-        """Return those of a result's signal and answer that stay valid although the state after the result is not stored.
+        """Return a result's signal and answer, as far as they stay valid although the state after the result is not stored.
 
         The signal or the answer stays valid if its declaration is unchanged.
         """

@@ -155,7 +155,10 @@ class LiveInvocations:
         return Snapshot(self.process, columns, names, self.groups)
 
     def _find_rests(self) -> None:
-        """Compute missing remaining times and costs; without the lock, because planning over a large trie may take long."""
+        """Compute the missing remaining times and costs, and write them to the table.
+
+        The lock is not held during the computation, because planning over a large trie may take long.
+        """
         with self._lock:
             unknown = dict(self._unknown)
         found = {slot: _rest_of(rest) for slot, rest in unknown.items()}

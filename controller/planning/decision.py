@@ -275,7 +275,7 @@ _MOST_LINES = 3
 
 
 def told_apart(one: Decision, other: Decision) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return descriptions of two different plans, long enough that the descriptions differ, too.
+    """Return descriptions of two different plans, each long enough to show how the plans differ.
 
     If the plans have the same one-line description, such as the only model that both use, it is followed by the lines in
     which their trees differ.

@@ -60,9 +60,9 @@ class Session(StopRulePolicy):
         judge: decides whether the answer is right, under the oracle stop.
         started_at: the request's arrival in seconds of ``clock``; by default now.
         mode: ``"enforce"`` follows the plan, ``"observe"`` plans and changes nothing, ``"off"`` does not plan.
-        on_error: ``"default"`` runs the default model after a failure of VineLM itself, and plans with ``risk="mean+sd"``
-            if the trie is too large for ``risk="dp"``; ``"raise"`` raises. With ``on_infeasible="raise"``, infeasible
-            objectives raise when the whole request is planned and, if the request follows its plans, later as well.
+        on_error: ``"default"`` runs the default model after a failure of VineLM itself, and plans with ``risk="mean+sd"`` if
+            the trie is too large for ``risk="dp"``; ``"raise"`` raises. With ``on_infeasible="raise"``, infeasible objectives
+            raise when the whole request is planned. If the request follows its plans, they raise in later plans, too.
         fallback: whether another model may answer after a failed call, in mode "enforce"; see :meth:`fallback_model`.
         load: read before each plan; must not block. A :class:`~vinelm.requests.protocols.LoadMonitor` is also notified of
             this request's own calls.

@@ -228,7 +228,7 @@ def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, 
 
 
 def certain_nodes(trie: Trie) -> Ints:
-    """Return the indices of the nodes, from depth 1 on, that have the same previous stage and model in all histories."""
+    """Return the indices of all nodes from depth 1 on whose previous stage and model are the same in all their histories."""
     choice = np.where(trie.model >= 0, _choice(trie), len(trie.stages) * len(trie.models))
     return np.flatnonzero(just_before(trie, choice) >= 0)
 

@@ -120,7 +120,7 @@ class MovedRates:
         through: the derivative, by the node's logit, of the probability of a correct answer that ends at the node; nodes below
             inherit it.
         own: the derivative of the probability of a correct answer that ends at the node if the path ends there.
-        ended: the probability of a correct answer that ends at the node or before.
+        ended: the probability of a correct answer that ends at the node or at an ancestor of it.
     """
 
     regression: Regression
@@ -219,7 +219,7 @@ class Gradients(NamedTuple):
 
         Args:
             accuracy: the accuracy of the paths to these nodes.
-            ended: the mass of correct answers that end at a node or before, for each node of the trie.
+            ended: the mass of correct answers that end at a node or at an ancestor of it, for each node of the trie.
         """
         return self.own + self.of_later(accuracy, ended, self.passed)
 

@@ -417,9 +417,10 @@ class _Fit:
         return replace(model, right_effects=effects)
 
     def posterior(self, model: AnswerFit) -> FloatArray:
-        """Return P(labeling, point | request) summed over the requests of the labeling's pattern; shape (labelings, points).
+        """Return the expected number of requests with each labeling and grid point; shape (labelings, points).
 
-        Each request counts with its weight.
+        It is the sum of P(labeling, point | request) over all requests with the labeling's pattern, each multiplied by its
+        weight.
         """
         chances = np.concatenate([one.reshape(-1, len(model.grid)) for one in (model.log_types, model.log_verdicts)])
         log = self.counts @ chances + model.log_weights

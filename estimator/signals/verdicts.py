@@ -6,9 +6,8 @@ judge's model and l its verdict. Then
     P(l | y, t, j)  is proportional to  exp(a_yl + b_yjl + c_yl t)
 
 with normal priors on the effects. The slope c is needed because judges fail on the same requests as models: without it,
-verdicts on hard requests would be trusted too much. A skipped stage counts as a judge that gives no information. Whether
-the answer passes the workflow's check after a judge, and which stage comes next, depends on the verdict and on the label
-before.
+verdicts on hard requests would be trusted too much. A skipped stage counts as a judge that gives no information. Whether the
+answer passes the workflow's check after a judge, and which stage comes next, depends on the verdict and on the previous label.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def require_version(version: str) -> None:
 
 
 def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) -> Any:
-    """Return what executes this host's work, in the run's folder and with the run's module path.
+    """Change to the run's folder, add the run's module path, and return the object that executes this host's work.
 
     This is a worker that executes each job in a forked process or, if ``setup.units`` is a function, the server of whole
     requests that this function makes.

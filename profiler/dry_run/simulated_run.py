@@ -183,7 +183,10 @@ class SimulatedRun:
             self._extrapolate(self._coverage.fraction)
 
     def _extrapolate(self, fraction: float) -> None:
-        """Estimate ``scale``, the size of the whole run as a multiple of the simulated part, whose coverage is ``fraction``."""
+        """Set ``scale``, the estimated size of the whole run as a multiple of the simulated part, and ``stopped_by``.
+
+        ``fraction`` is the coverage of the simulated part.
+        """
         limits, totals = self._limits, self._coverage.measure()
         spent = float(totals.paid.sum()) + self._coverage.continued
         new = float(self.new_cells) if self._coverage.is_free else self.cost_usd

@@ -179,7 +179,7 @@ class Worker(Protocol):
             top_up: requests a higher reservation before a call that may cost more than is reserved; may block.
 
         Raises:
-            InputError: an error that every further job would raise as well.
+            InputError: an error that would occur in every further job.
         """
 
     def close(self) -> None:

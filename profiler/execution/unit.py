@@ -136,8 +136,8 @@ class UnitRunner:
             call that the budget refused gives no result.
 
         Raises:
-            InputError: an error that every further job would raise as well, such as a graph that does not follow its template
-                or a missing key.
+            InputError: an error that would occur in every further job, such as a graph that does not follow its template or a
+                missing key.
         """
         thread_id = f"u{next(self._threads)}"
         policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request, stages)
@@ -213,10 +213,10 @@ class UnitRunner:
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
-        """Return, as a tuple of one name, the node that follows the loop; the state before this node is stored as well.
+        """Return the name of the node after the loop, as a tuple of one, if the state before this node has to be stored.
 
-        From there, a request can continue after an answer that passed the workflow's own check. Empty if requests do not
-        continue there, if the node is unknown, or if the template has no later stage.
+        From that state, a request can continue although its answer passed the workflow's own check. The tuple is empty if
+        requests end after such an answer, if the node is unknown, or if the template has no later stage.
         """
         if not self.can_go_on or not self.signals:
             return ()

@@ -35,10 +35,10 @@ class ReplayedCalls(Protocol):
 
 
 class UnitPrompts:
-    """Hashes of the prompts of a job's calls, in order. Threads of one job may share it.
+    """Collects hashes of the prompts of a job's calls, in the order of the calls. Threads of one job may share it.
 
     Args:
-        key: the store's key.
+        key: the store's secret for these hashes; see :func:`~vinelm.prompts.shape.shape_of`.
     """
 
     def __init__(self, key: bytes) -> None:

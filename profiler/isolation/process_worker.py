@@ -119,8 +119,8 @@ class ProcessWorker:
         """Run one job in a new process to its end and return its outcome.
 
         A job whose process was killed from outside (by a person, or by the kernel for lack of memory) runs once more before it
-        gets a failed result. The cause may be neither workflow nor model. The possible cost of the killed process's calls is
-        booked as well.
+        gets a failed result. The cause may be neither workflow nor model. The returned cost includes what the calls of the
+        killed process may have cost.
         """
         lost_usd, attempt = 0.0, 0
         while True:

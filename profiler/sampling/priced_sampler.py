@@ -214,8 +214,9 @@ class OpenCells:
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
     def open_below(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models with which a request can continue to an open call, after the call ``prefix``, which has a
-        result.
+        """Return the models with which a request can continue from the call ``prefix`` towards an open call.
+
+        The call ``prefix`` has a result.
         """
         return self._below[request, prefix]
 
@@ -346,7 +347,7 @@ class RoundPaths:
         return self._completed(request, prefix, chance)
 
     def first_answer(self, model: str) -> RequestPath | None:
-        """Return a path on the first request, in order, that the model has not answered; None if it has answered all.
+        """Return a path for the first request in order without an answer by the model; None if the model has answered all.
 
         The path begins with this model, and its first call is claimed.
         """

@@ -199,7 +199,8 @@ class Database:
     def _fold_log(self) -> None:
         """Copy the write-ahead log into the file during a run, if the log is long; SQLite does the same by itself.
 
-        Before, delete the mark that says that the file has all writes of the run; write it to the new log afterwards.
+        A mark says that the file has all writes of the run. It is deleted before the copy, and written to the new log
+        afterwards.
         """
         run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
         if run is None:
@@ -232,7 +233,7 @@ class Database:
             self._closing.close()
 
     def and_then(self, closing: ExitStack) -> None:
-        """Register the resources in ``closing``, which :meth:`close` then closes as well."""
+        """Make :meth:`close` close the resources in ``closing``, in addition to the database itself."""
         self._closing.push(closing)
 
 

@@ -356,7 +356,7 @@ def _classify(store: ObservationStore, rows: Sequence[Observation], column: str)
 
 
 def _used_again(cells: Cells) -> set[Cell]:
-    """Return each (request, prefix) whose answer is also that of an earlier prefix, which has already paid for it.
+    """Return each (request, prefix) that shares its recorded answer with an earlier prefix, which pays for this answer.
 
     A recorded answer was bought once but can be on several paths.
     """

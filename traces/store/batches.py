@@ -96,7 +96,8 @@ class BatchRecords:
             return None if row is None else (row[0], row[1])
 
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
-        """Return the maximum cost, in dollars, of the batch calls of a request and prefix that its job has not made again.
+        """Return the maximum cost, in dollars, of the stored batch calls of a request and prefix, except the calls in
+        ``asked``.
 
         ``asked`` has the digests of the calls that the job has made.
         """

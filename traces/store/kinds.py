@@ -38,7 +38,7 @@ def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None
 def told_apart(
     store: ObservationStore, rows: Iterable[Observation], template: Template, *, learn: bool = True
 ) -> tuple[list[Observation], Template]:
-    """Return the rows and the template with request types distinguished; without types, both unchanged.
+    """Return the rows and the template with a separate set of stages for each request type; without types, both unchanged.
 
     Args:
         store: The store, which is only read.

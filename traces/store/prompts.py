@@ -54,7 +54,7 @@ class StoredPrompts:
             connection.execute(_ADD, {"request_id": request_id, "prefix": encode_prefix(prefix), "shapes": shapes})
 
     def of_cached(self, rows: Sequence[Observation]) -> dict[Cell, tuple[Shape, ...]]:
-        """Return what :meth:`read` does if some of ``rows`` used a prompt cache; otherwise an empty mapping."""
+        """Return the result of :meth:`read` if some of ``rows`` used a prompt cache; otherwise an empty mapping."""
         return self.read() if any(row.tokens_cached for row in rows) else {}
 
     def read(self) -> dict[Cell, tuple[Shape, ...]]:

@@ -383,7 +383,7 @@ class VineLM(VineInterface, LongRunning):
         run_id: str | None = None,
         planner: Planner | None = None,
     ) -> Session | DefaultPolicy:
-        """Return a new policy for one request, to be passed as ``vine.context(policy=...)``.
+        """Return a new policy for one request. Pass it as ``vine.context(policy=...)``.
 
         If signals are declared and the trie was estimated with them, plans depend on the request's signals. Without a trie
         every stage runs its default model, as with ``vine.context(objective)``.

@@ -217,8 +217,7 @@ class Canary:
         started_at: float | None,
         caller: str = "",
     ) -> _LiveRequest:
-        """Return a new request, for which it is decided whether the plan or the current setup runs it; pass it to
-        :meth:`follow`.
+        """Decide whether the plan or the current setup runs a new request. Return this request, to be passed to :meth:`follow`.
 
         Args:
             planner: makes the request's plan.

@@ -122,7 +122,7 @@ class Autopilot:
         check: A function ``check(messages, answer)`` that tells whether the application accepts an answer, or its name.
         database: A SQLite file on which SQL is executed: queries with the same rows are the same.
         ignore: Fields of structured output that do not matter.
-        audit: Share of equal answers that people are asked about, too; see :class:`~vinelm.replay.Sameness`.
+        audit: Share of equal answers that people are asked about, as an audit; see :class:`~vinelm.replay.Sameness`.
         workers: How many recorded prompts are sent at a time.
         max_slowdown: Mean seconds of a plan's calls in multiples of today's: slower plans are not tried, and a plan that
             becomes slower is rolled back. None: no limit.

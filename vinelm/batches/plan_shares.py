@@ -156,7 +156,7 @@ class PlanShares:
                 self._kept(price, one)
 
     def _kept(self, price: int | None, objective: Objective) -> DrawnPlan:
-        """Return the plan for an objective at one price of a second, or the equal plan that was found before.
+        """Return the plan for an objective at one price of a second. If an equal plan was found earlier, return that object.
 
         ``price`` is that price's index on the grid; None stands for the price 0.
         """

@@ -49,7 +49,10 @@ def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def settings_of(chat: Any) -> dict[str, Any]:
-    """Return those attributes of a chat model, by name, that decide the price of its calls, directly or in nested settings."""
+    """Return the attributes of a chat model that may change the price of its calls, by name.
+
+    An attribute that contains further settings, such as ``extra_body``, is returned whole.
+    """
     return {name: one for name in (*_ANSWERS, *_INSIDE, *_STORED, *_SPEAKING, *DEARER) if (one := getattr(chat, name, None))}
 
 
@@ -87,8 +90,9 @@ def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def billed_apart_in(settings: Mapping[str, Any]) -> str | None:
-    """Return the name of the first setting, or a phrase for tools that the provider runs, that is charged in addition to
-    tokens; None if there is none.
+    """Return the first thing in these settings that is charged in addition to tokens; None if there is none.
+
+    The result is the name of a setting, or a phrase for a tool that the provider runs.
     """
     for part in (settings, *held_in(settings)):
         for name in _stated(part, _APART):

@@ -129,10 +129,10 @@ def _parts(key: str) -> tuple[str | None, int, str | None]:
 
 
 def _own_rates(asked: Priced) -> _Rates:
-    """Return the entry's own rates at which its calls are billed: for each prompt length in tokens from which rates apply,
-    dollars per million tokens by rate name.
+    """Return the rates that the entry itself states for its service tier, in dollars per million tokens.
 
-    Raise :class:`ConfigError` for rates that are not supported.
+    The outer key is the prompt length in tokens from which the rates apply; the inner key is the name of the rate. Raise
+    :class:`ConfigError` for rates that are not supported.
     """
     standard: _Rates = {}
     of_tier: _Rates = {}
@@ -162,7 +162,12 @@ def _own_rates(asked: Priced) -> _Rates:
 
 
 def _check_other(asked: Priced, key: str, value: Any) -> None:
-    """Raise :class:`ConfigError` if the rate ``key`` may apply to calls and is higher than a :class:`Price` could express."""
+    """Raise :class:`ConfigError` if the rate ``key``, for which :class:`Price` has no field, may make calls cost more.
+
+    A rate per token may do so if it is above the entry's ordinary rate for input or output (0 if not stated), any other rate if
+    it is above 0. A table of rates is refused, except ``tiered_pricing``. Rates that apply to none of the entry's calls are
+    accepted.
+    """
     if key == "tiered_pricing" or has_no_effect(key, {**asked.given, **asked.options}):
         return
     if isinstance(value, Mapping | list):

@@ -96,7 +96,7 @@ class OpenRequests:
         return found
 
     def end_call(self, request: OpenRequest) -> None:
-        """Record that a call has ended. If the call's request has no name, the request ends as well."""
+        """Record that a call of this request has ended. A request without a name ends with the call."""
         request.calls -= 1
         request.used_s = self._now()
         if request.key is None:

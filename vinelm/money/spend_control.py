@@ -57,7 +57,7 @@ class SpendControl:
             return self._factor
 
     def begin(self) -> Objective:
-        """Return the objective, with the corrected limit, for which the next request is planned."""
+        """Return the objective for the plan of the next request. Its limit is corrected."""
         with self._lock:
             if not self._is_led and self._since >= EVERY and self._planned_usd > 0.0 and self._spent_usd > 0.0:
                 self._correct()

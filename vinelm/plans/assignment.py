@@ -79,8 +79,8 @@ class Assigned(NamedTuple):
         """Return the assignment of a resumed request; ``kept`` has the fields that an earlier run has stored with the
         request's path.
 
-        The ``bound`` is the stored one, None if none was stored. If a canary made the assignment, a stored ``is_plan``
-        applies, too.
+        The ``bound`` is the stored one, None if none was stored. A stored ``is_plan`` applies only if a canary made the
+        assignment.
         """
         is_plan = kept.get("is_plan", self.is_plan) if self.is_trial else self.is_plan
         return Assigned(is_plan, kept.get("bound"), self.is_trial)

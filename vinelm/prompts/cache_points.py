@@ -146,8 +146,8 @@ class Reuse:
         return (self._warm[key] + together) / (self._cold[key] + 1.0)
 
     def is_static(self, stage: str, place: int) -> bool:
-        """Return whether, in at least 90 % of the stage's calls, the prefix at index ``place`` was the same as in the
-        stage's call before.
+        """Return whether, in at least 90 % of the stage's calls, the prefix at index ``place`` was the same as in the stage's
+        previous call.
 
         With fewer than two calls, only the prefix at index 0 counts as static.
         """
@@ -208,8 +208,9 @@ class CachePoints:
         return min(self._seconds, LONGEST_WAIT_S)
 
     def place(self, prompt: PromptCall) -> None:
-        """Choose which prefixes of a prompt that is about to be sent are marked, and count them. :meth:`end` must be
-        called later.
+        """Choose the prefixes to mark in a prompt that is about to be sent, store them in ``prompt.marks``, and count them.
+
+        :meth:`end` must be called later.
         """
         with self._lock:
             now_s = prompt._placed_s = self._clock.now()

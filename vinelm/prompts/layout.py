@@ -41,7 +41,7 @@ class StagePrompts:
     Attributes:
         stage: The stage.
         calls: The number of calls.
-        tokens: The mean numbers of tokens per call, by which other calls send the same beginning.
+        tokens: The mean number of tokens per call in each group of :class:`~vinelm.prompts.radix.TokensByLabel`.
         is_static_cached: Whether the beginning that nearly all calls of the stage share is long enough for most caches.
     """
 

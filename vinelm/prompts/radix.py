@@ -22,8 +22,9 @@ STATIC_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class TokensByLabel:
-    """Approximate numbers of a call's tokens, grouped by which other calls send the same prompt up to them. Each token
-    counts once.
+    """Approximate numbers of a call's tokens, in four groups.
+
+    The group of a token depends on which other calls send the same prompt up to this token. Each token is in one group.
 
     Args:
         static: sent by at least :data:`STATIC_SHARE` of the stage's requests; 0 if the stage has only one request.

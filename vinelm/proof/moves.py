@@ -86,7 +86,7 @@ class Standing:
         proven: The smallest margin that is proven; None if no margin is.
         needed: The expected number of further labels to prove a margin, keyed by margin; 0 if it is proven, infinite if
             it will not be.
-        audit: Share of the requests with equal answers about which people are asked as well.
+        audit: Share of the requests with equal answers about which people are asked, as an audit.
         judge_r2: Share of the scores' variance that the judge explains according to the labels so far; None without a
             judge.
         judge_used: Whether the judge saves labels at the moment.

@@ -71,7 +71,7 @@ class Race:
         alpha: Probability of any false proof that is allowed, over all attempts.
         attempt: The number of the attempt, from 1, if a proof is tried repeatedly; attempt k gets 6 / (pi k)² of alpha,
             so that the sum stays within alpha. None means that this is the only attempt, with all of alpha.
-        audit: Share of equal answers about which people are asked as well. Above 0 if equal answers may have different
+        audit: Share of equal answers about which people are asked, as an audit. Above 0 if equal answers may have different
             scores.
         judge: Whether a judge compares differing answers (:meth:`judged`), which saves labels if it is right.
         clusters: For each request, the name of its cluster, such as a conversation or requests with equal prompts. A

@@ -179,8 +179,9 @@ class Wealth:
         self._weight += weight
 
     def _bet(self) -> None:
-        """Choose the stake with which the wealth would have grown most on the requests so far and the pseudo-observations of
-        the prior.
+        """Set the stake of each margin to the one with which the wealth would have grown most so far.
+
+        The growth is that on the requests so far and on the pseudo-observations of the prior.
         """
         mode = int(self.uses_judge)
         # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen

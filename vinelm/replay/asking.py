@@ -378,11 +378,10 @@ class Asker:
         return Counter(reason for unit in asked if (reason := self.failure(unit, model)) is not None)
 
     def compare(self, unit: ReplayUnit, judge: str, other: Message) -> list[tuple[ReplayUnit, str]]:
-        """Return (sampled call, name of the verdict) for each call, to be passed to :meth:`ask`, in which a judge
-        compares two answers.
+        """Prepare the judge's calls that compare ``other`` with the recorded answer of a sampled call, one call for each order.
 
-        The answers are ``other`` and the recorded answer, in both orders. Verdicts that are stored already are left
-        out.
+        Return (sampled call, name of the verdict) for each of these calls; pass the list to :meth:`ask`, which makes the calls.
+        Verdicts that are known already are left out.
         """
         found = []
         for order in ORDERS:
@@ -394,11 +393,10 @@ class Asker:
         return found
 
     def ask(self, wanted: Sequence[tuple[ReplayUnit, str]]) -> bool:
-        """Make the calls for those ``wanted`` answers that are not stored: pairs (sampled call, model or name of a
-        judge's verdict).
+        """Make the calls for those of the ``wanted`` answers that are not stored.
 
-        Return whether all wanted answers or failures are known now; False if the budget has refused a call, or batches
-        are still open.
+        Each wanted answer is a pair (sampled call, name), where the name is that of a model or of a judge's verdict. Return
+        whether all wanted answers or failures are known now; False if the budget has refused a call, or batches are still open.
 
         Raises:
             ConfigError: A provider has refused the key, or a setting of the catalog is wrong.
@@ -533,11 +531,10 @@ class Asker:
         return answer
 
     def _bought(self, call: ReplayedCall, gate: BatchGate, keep: Callable[[int, Answer], None]) -> Answer | None:
-        """Make a call in a batch of ``gate``, the queue for batches, or fetch its answer if an earlier run has paid for
-        it.
+        """Make a call in a batch, through the queue ``gate``; or fetch its answer if an earlier run has paid for it.
 
-        Return the answer or failure, or None if the budget refused the call. Before, ``keep(entry, answer)`` stores it,
-        with the number of the call's entry in the ledger.
+        Return the answer or failure after storing it; None if the budget refused the call. ``keep(entry, answer)`` stores it,
+        where ``entry`` is the number of the call's entry in the ledger.
         """
         records, cell = self._records, (key_of(call.unit_id, call.name), ())
 

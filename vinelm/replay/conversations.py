@@ -51,7 +51,7 @@ def cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
 def prompts_of(cluster: str) -> str:
     """Return the part of a cluster's name before the first blank: a digest that is the same for equal prompts.
 
-    In a stream, later conversations with the same prompt have it, too.
+    In a stream, the names of later conversations with the same prompt begin with the same digest.
     """
     return cluster.partition(" ")[0]
 

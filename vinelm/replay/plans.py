@@ -215,7 +215,7 @@ class PlanComparison:
         return bool(than and self.latency_s and self.today_s and self.latency_s > than * self.today_s)
 
     def facts(self, name: str) -> PlanFacts:
-        """Return the facts about the plan called ``name`` by which it is chosen, or not, as a candidate for the proof."""
+        """Return the facts that decide whether the plan becomes a candidate for the proof; ``name`` is the plan's name."""
         return PlanFacts(name=name, saved=min(self.saved, _ALL), differing=self.differing, seen=self.seen)
 
 

@@ -83,7 +83,7 @@ class StepRun:
         units: The sampled calls, in their random order.
         month_usd: The step's cost in dollars per month; None if the trace is too short.
         models: Cheaper models, cheapest first; ``dropped``: why a model is no longer asked, keyed by model.
-        audit: Share of equal answers about which people are asked as well.
+        audit: Share of equal answers about which people are asked, as an audit.
         plans, candidates: All plans over these models, keyed by name; and the plans that are tested for a proof.
         race: The test; None before it begins.
         choosing: Number of first sampled calls that are used to choose the plans; the others are for the proof. No
@@ -566,7 +566,7 @@ class ReplayRun:
     # -- what to choose --------------------------------------------------------------------------------------------
 
     def choose(self, steps: Sequence[StepRun], labels: int) -> None:
-        """Choose the plans to test in each step, and give each step its share of ``labels``.
+        """Set, in each step, the plans to test and the step's share of ``labels``.
 
         Steps whose best plan saves the most dollars per needed label get their labels first.
         """

@@ -42,7 +42,7 @@ class StepResult:
             are excluded, or never will be, are left out.
         forecast: The numbers of labels, estimated before the first question, that suffice to exclude ``max_loss`` in
             half of the cases, and in 80 % of them.
-        audit: Share of equal answers about which people are asked as well.
+        audit: Share of equal answers about which people are asked, as an audit.
         judge: The model that compared answers; ``judge_r2``: the share of the labels' variance that it explains;
             ``judge_used``: whether it saves labels. None and False without a judge.
         how: How answers are compared, in a few words.

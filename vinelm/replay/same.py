@@ -64,7 +64,7 @@ class Sameness:
         text: ``function(recorded, other)`` for free text, called with both texts; or its name, ``module:function``.
         database: A SQLite file on which SQL is executed, read-only and within limits.
         ignore: Fields of structured output that are not compared, such as reasoning.
-        audit: Share of equal answers that people are asked about as well; None: :data:`AUDIT` if equal answers may have
+        audit: Share of equal answers that people are asked about, as an audit; None: :data:`AUDIT` if equal answers may have
             different scores, else 0.
 
     Raises:
@@ -106,7 +106,7 @@ class Sameness:
         return _lines(one) == _lines(two)
 
     def audit(self, recorded: Sequence[Message]) -> float:
-        """Return the share of equal answers that people are asked about as well, given a step's recorded answers."""
+        """Return the share of equal answers that people are asked about, as an audit, given a step's recorded answers."""
         if self._audit is not None:
             return self._audit
         forms = {form_of(one) for one in recorded}

@@ -27,8 +27,8 @@ def plan_tree(decision: Any) -> PlanTree:
 def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
     """Return one of the nested dicts of :attr:`Plan.steps` as a node, with the steps after it.
 
-    ``reach`` is the share of all requests that reach the step before. If some requests continue with none of the later
-    steps, a node for their end is added.
+    ``reach`` is the share of all requests that reach the previous step. If some requests continue with none of the later steps,
+    a node for their end is added.
     """
     share, model = reach * float(step["probability"]), step["model"]
     stage, _, seen = step["stage"].partition(" [")  # in a trie of outcomes, the name of a stage contains what was seen

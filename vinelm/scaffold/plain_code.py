@@ -85,7 +85,7 @@ ANSWER = "answer"
 
 @dataclass(frozen=True, kw_only=True)
 class CodeKeys:
-    """How a function is called.
+    """The keys of a function's input and result, and the form of its input.
 
     Attributes:
         inputs: Keys of the function's input: its parameters or, if it takes a single dict, the keys that it reads from it.

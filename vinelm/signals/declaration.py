@@ -271,7 +271,9 @@ def _text(answer: Any, *, ensure_ascii: bool) -> str:
 
 
 def _storable(text: str) -> str:
-    """Return a text that every store accepts, with unpaired surrogates and NUL, which models sometimes write, escaped."""
+    """Return the text in a form that every store accepts: unpaired surrogates and NUL, which models sometimes write, are
+    escaped.
+    """
     return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 

@@ -106,7 +106,7 @@ class Loop:
 
     @property
     def merging(self) -> str:
-        """The setting by which the loop merges histories, as text; empty if it merges none."""
+        """The argument that makes the loop merge histories, as text such as ``memory=2``; empty if the loop merges none."""
         return f"memory={self.memory}" if self.memory else "order='ignored'" if self.order == "ignored" else ""
 
     @property

@@ -1,4 +1,4 @@
-"""The rules by which a request ends, and the behaviour that depends on them."""
+"""The stop rules, which define when a request ends, and answers to questions that depend on the rule."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ class WorkflowStop:
         """Do nothing, since a service can follow this rule; the oracle rule raises ``error``."""
 
     def judge(self, judge: _Any | None) -> _Any | None:
-        """Return the judge that ends served requests in place of the workflow's own check: None, since under this rule the
-        check does.
+        """Return None, because under this rule the workflow's own check, not a judge, ends served requests.
 
         The oracle rule returns ``judge``.
         """
@@ -90,7 +89,9 @@ class OracleStop(WorkflowStop):
         return ()
 
     def goes_through(self, follower: Stage | None) -> bool:
-        """Return whether ``follower`` is a stage (not None), to which a profile forces requests past the graph's own end."""
+        """Return True if ``follower`` is a stage: a profile forces requests past the graph's own end to it. Return False for
+        None.
+        """
         return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:

@@ -120,7 +120,7 @@ class Template:
 
     @property
     def rule(self) -> WorkflowStop:
-        """The behaviour that depends on the stop rule."""
+        """The object that answers questions whose answers depend on the stop rule."""
         return STOP_RULES[self.stop]
 
     @cached_property
@@ -153,7 +153,10 @@ class Template:
 
     @cached_property
     def form(self) -> Branching:
-        """The behaviour that depends on whether one stage or several can follow a prefix."""
+        """The object that computes what differs between templates in which one stage follows each prefix, and all others.
+
+        It is a :class:`Chain` if one stage follows each prefix, otherwise a :class:`Branching`.
+        """
         return (Chain if self.is_linear else Branching)(self)
 
     @cached_property
@@ -491,7 +494,9 @@ class Template:
 
 
 class Branching:
-    """The behaviour of a template in which the application chooses the next stage, since several stages can follow a prefix."""
+    """Computes properties of a template in which several stages can follow a prefix, so that the application chooses the next
+    one.
+    """
 
     knows_past_ends = False
     """False: after the end of a request, the next stage would be unknown; see :attr:`Template.knows_past_ends`."""
@@ -542,7 +547,7 @@ class Branching:
 
 
 class Chain(Branching):
-    """The behaviour of a template in which a request's position follows from its number of invocations."""
+    """Computes properties of a template in which a request's position follows from its number of invocations."""
 
     knows_past_ends = True
 

@@ -266,7 +266,10 @@ class DecisionGraph:
         return np.asarray(self.may_end[self.source])
 
     def groups_at(self, position: int, stages: Collection[str] | None = None) -> list[int]:
-        """Return the indices of a position's groups, optionally only of those for the given stages."""
+        """Return the indices of the groups of edges that leave a position: one group for each stage that may come next.
+
+        With ``stages``, only the groups of these stages.
+        """
         groups = range(int(self.first_group[position]), int(self.first_group[position + 1]))
         names = self.annotated.trie.stages
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]

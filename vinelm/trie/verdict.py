@@ -373,7 +373,7 @@ class Verdict:
         return plan, share
 
     def _share(self, plan: ComparedPlan, low: float, most: float) -> float:
-        """Return the largest share of requests, up to ``most``, that the plan may serve without losing more than allowed.
+        """Return the largest share of requests that the plan may serve without losing more than allowed; at most ``most``.
 
         ``low`` is the lower end of the plan's gain. The result is 0 if the share would be below :data:`LEAST_SHARE`, ``low`` is
         not negative, no saving is proven, or the expected loss is not allowed.
@@ -745,7 +745,7 @@ def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
 
 
 def nothing_differs(requests: int, level: float = 0.95) -> float:
-    """Return the smallest loss of accuracy, a fraction, that n ``requests`` without a lost answer rule out.
+    """Return the smallest loss of accuracy (a fraction) that is ruled out if none of n ``requests`` has lost its answer.
 
     ``level`` is the confidence; at 95 % the result is about 3/n (the rule of three).
     """

@@ -33,7 +33,7 @@ _CHILD = "import sys; from vinelm.trying.project import write_apart; sys.exit(wr
 
 @dataclass(frozen=True, kw_only=True)
 class FirstRun:
-    """The settings of a first run, which are options of :func:`~vinelm.try_app` with the same names."""
+    """The settings of a first run. They are arguments of :func:`~vinelm.try_app` with the same names."""
 
     app: str
     dataset: str | None
@@ -66,11 +66,11 @@ Before = dict[Path, bytes | None]
 
 @contextmanager
 def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
-    """After the block, restore the files in ``before``, to which the block adds the old content of each file before changing
-    it.
+    """Restore the files in ``before`` when the block ends.
 
-    The names of the restored files are passed to ``tell``. Modules that the block imported from the folders of these files are
-    removed from ``sys.modules``, because their code may be the changed version.
+    Before the block changes a file, it adds the file's old content to ``before``. The names of the restored files are passed to
+    ``tell``. Modules that the block imported from the folders of these files are removed from ``sys.modules``, because their
+    code may be the changed version.
     """
     known = dict(sys.modules)
     try:

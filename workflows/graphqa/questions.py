@@ -117,7 +117,7 @@ def _most(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, An
 def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> tuple[Node, list[tuple[str, str]]]:
     """Return a start node, which has a unique name, and a random path of ``hops`` edges from the kind of the start node.
 
-    The path is a list of (type of edge, kind at its other end). If possible, no edge has the type of the edge before.
+    The path is a list of (type of edge, kind at its other end). If possible, no edge has the same type as the previous edge.
     """
     kind = rng.choice([kind for kind in sorted(walks) if _named(source, kind)])
     start = rng.choice(_named(source, kind))

@@ -74,7 +74,7 @@ def _write(answers: BinaryIO, plain: Any) -> None:
 class _CountedStatement(_Statement):
     """A statement with an additional limit on steps, independent of the machine's load; ``max_steps`` None sets no limit.
 
-    Steps are counted at checks of the clock. Those during compilation count as well: a few hundred at most.
+    Steps are counted at checks of the clock. Steps of the compilation count: a few hundred at most.
     """
 
     def __init__(self, connection: sqlite3.Connection, sql: str, deadline: float, max_rows: int, max_steps: int | None) -> None:

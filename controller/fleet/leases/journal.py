@@ -65,8 +65,8 @@ class Restored(NamedTuple):
         last_day: the last day for which dollars were granted, in days since 1970.
         grants: all grants that are kept.
         back: if a clock was set back, the last day for which dollars were granted afterwards; else 0.
-        carry: the day of the first grant after the clock had caught up with ``last_day``; the grants of ``back`` count for it,
-            too. 0 without such a grant.
+        carry: the day of the first grant after the clock had caught up with ``last_day``; the grants of day ``back`` count
+            towards this day. 0 without such a grant.
     """
 
     generation: int
@@ -241,7 +241,7 @@ def _last_day(run: Callable[..., Any]) -> int:
 
 
 def _note_day(run: Callable[..., Any], day: int) -> None:
-    """Record ``day`` as the day of the last grant, and whether a clock was set back since the grant before.
+    """Record ``day`` as the day of the last grant, and whether a clock was set back since the previous grant.
 
     Redis needs both again if it loses its sums. ``run`` runs one SQL statement.
     """

@@ -154,9 +154,10 @@ class GridProblem(Problem):
         return self._going(first, goal)
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """Return the least seconds or dollars, according to the first of the ``missed`` caps, that suffice for an answer.
+        """Return the least amount that suffices for an answer, in the unit of the first of the ``missed`` caps: seconds or
+        dollars.
 
-        They suffice whichever branch comes, if all the ``missed`` caps are ignored.
+        It suffices whichever branch comes, if all the ``missed`` caps are ignored.
         """
         cap, least = self.limits[missed[0]], []
         for group in self.groups:

@@ -90,7 +90,7 @@ class ReplayRunner:
             ``state`` and a text that says where. If the budget refused a call, there is no result.
 
         Raises:
-            InputError: an error that every further job would raise as well.
+            InputError: an error that would occur in every further job.
         """
         before = Record() if parent is None else Record.from_bytes(parent)
         policy = ReplayPolicy(self.template, prefix, self.control.models.new_clock(), request, before, passed=passed)

@@ -116,8 +116,8 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
 def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, on_error: OnError) -> ExtendedModelResponse[Any]:
     """Return the response together with the update of the state's path for the invocation ``scope``.
 
-    The update is left out if the run keeps the path in memory. If VineLM's own code fails, it is left out, too, unless
-    ``on_error`` is "raise".
+    The update is left out if the run keeps the path in memory. It is also left out if VineLM's own code fails and ``on_error``
+    is not "raise".
     """
     if isinstance(response, AIMessage):
         response = ModelResponse(result=[response])

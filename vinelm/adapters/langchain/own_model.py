@@ -30,7 +30,7 @@ class OwnModel:
     Attributes:
         inner: the application's object, which is called.
         entry: the model's name in the catalog.
-        settings: the settings that the application made on it and that other models may have, too.
+        settings: the settings of the application's object that other models may have, by name.
         max_tokens: the maximum number of tokens of an answer; None if the application sets no limit.
     """
 
@@ -41,7 +41,7 @@ class OwnModel:
 
     @classmethod
     def of(cls, chat: BaseChatModel, entry: Model) -> OwnModel:
-        """Return an :class:`OwnModel` for ``chat``, the application's chat model, of which ``entry`` is the catalog entry."""
+        """Return an :class:`OwnModel` for the application's chat model ``chat``; ``entry`` is its entry in the catalog."""
         given = {name: getattr(chat, name, None) for name in SHARED if name in chat.model_fields_set}
         inner = InnerChat(chat, entry_max_tokens=entry.max_tokens)
         return cls(inner, entry.name, {name: one for name, one in given.items() if one is not None}, _set_limit(chat))

@@ -68,7 +68,7 @@ class Replica:
 
 
 class PromptPriority:
-    """The priority of a call, and the beginnings of its prompt, by which a replica is chosen.
+    """The priority of a call, with digests of the beginnings of its prompt, which help to choose a replica.
 
     Attributes:
         points: digests of the beginnings, from short to long.

@@ -92,8 +92,8 @@ class EqualCalls:
     Args:
         kept: The stored answers.
         deterministic: Stages whose calls are repeatable at any temperature; stages may be added later.
-        has_recorded: Whether answers of a trace are stored, too, under :func:`recorded_digest`. They are used for equal prompts
-            at any temperature.
+        has_recorded: Whether ``kept`` has answers of a trace, stored under :func:`recorded_digest`. They are used for equal
+            prompts at any temperature.
     """
 
     def __init__(self, kept: KeepsCalls, deterministic: Collection[str] = (), *, has_recorded: bool = False) -> None:

@@ -288,8 +288,9 @@ def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
 
 
 def _like(client: Any, **options: Any) -> Any:
-    """Return a copy of the OpenAI client with other options, for the same organization and project, which a plain copy would
-    read from the environment.
+    """Return a copy of the OpenAI client with other options, and with the same organization and project.
+
+    A plain copy would read organization and project from the environment.
     """
     made = client.with_options(**options)
     made.organization, made.project = client.organization, client.project
@@ -297,7 +298,7 @@ def _like(client: Any, **options: Any) -> Any:
 
 
 def _without_retries(held: Any) -> Any:
-    """Return a copy of an SDK client, or of one of its resources, that does not retry; None for any other object.
+    """Return a copy without retries of an SDK client or of a client's resource; None for any other object.
 
     Packages that create their clients with the chat model (such as Groq's) do not read ``max_retries`` again.
     """

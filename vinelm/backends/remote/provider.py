@@ -186,12 +186,13 @@ class CallBinding:
         inner: the chat model that builds tools and schemas.
         own_limit: the answer limit of the application's object, used instead of the entry's limit; None if the object sets
             none.
-        streams: whether to stream also calls that ask for a whole answer, to measure the time to first token.
+        streams: whether to stream even calls that ask for a whole answer, to measure the time to first token.
         priority_sign: the server gets the request's priority times this number, 1 or -1; 0 sends no priority.
         prompts: admits attempts of a model whose prompts are cached (``cache_points``); None for other models.
         list_price: the model's ordinary price if the call goes in a batch, so that its latency is unknown; None otherwise.
             ``model`` then has the batch price.
-        chosen: returns the binding that makes a given request, directly or in a batch. None makes it with this binding.
+        chosen: returns the binding for a request: one that makes the call directly, or one that makes it in a batch. None uses
+            this binding for every request.
         is_owed: whether an earlier run has paid for the call, so that its answer is only fetched.
     """
 

@@ -46,7 +46,7 @@ class AttemptFailed(Exception):
         kind: The type of the failure.
         detail: The message.
         retry_after_s: Number of seconds that the server asked to wait; None if it did not ask.
-        is_final: Whether further attempts would fail, too.
+        is_final: Whether all further attempts would fail.
         may_be_billed: False only if the request certainly costs nothing: it was not sent, or the server refused it.
     """
 

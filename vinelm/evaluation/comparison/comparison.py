@@ -521,8 +521,8 @@ class _Candidate:
 
     @property
     def stability(self) -> tuple[int, float]:
-        """Return a key by which the more stable plan is larger: the number of parts that chose the same plan as all rows
-        together, then the negated predicted cost.
+        """The sort key for stability, which is larger for a more stable plan: the number of parts that chose the same plan as
+        all rows together, then the negated predicted cost.
         """
         return sum(words == self.chosen.words for words in self.words), -self.promised_usd
 
@@ -703,7 +703,7 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 
 
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
-    """Return whether to test the single model ``one`` as well: it saves enough, and no plan in ``among`` is predicted to be as
+    """Return whether the single model ``one`` is worth a test: it saves enough, and no plan in ``among`` is predicted to be as
     accurate at no higher cost.
 
     Only predictions and the numbers of recorded results decide, so that no test answer has an influence. If another plan beats

@@ -19,7 +19,10 @@ _RESPONSE = ("response", "resp", "response_body", "completion", "output")
 
 
 def _parts(record: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return (body of the request, body of the response). A record that has their fields itself stands for both."""
+    """Return (body of the request, body of the response); an empty mapping for a body that the record lacks.
+
+    If the record itself has a body's fields, the record is returned as that body.
+    """
     found = []
     for names, fields in ((_REQUEST, ("messages", "input")), (_RESPONSE, ("choices", "usage", "output"))):
         inner = next((one for name in names if (one := mapping(record.get(name)))), record)

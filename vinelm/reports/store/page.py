@@ -180,7 +180,7 @@ def _require_evaluation_of(
 ) -> None:
     """Raise :class:`ConfigError` unless the evaluation was made from these rows, this trie and this seed; None is accepted.
 
-    An evaluation that served requests, instead of using stored results, raises the error, too.
+    The error is raised for any evaluation that served requests instead of using stored results.
     """
     if evaluation is None:
         return

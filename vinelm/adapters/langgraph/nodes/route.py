@@ -287,7 +287,7 @@ class RouteEdge:
     def _is_within_template(self, config: RunnableConfig) -> bool:
         """Return whether the template allows another invocation after the path in the graph's channel.
 
-        Used for an edge whose run cannot be found. Returns False if the path is unknown, too, so that a loop ends.
+        Used for an edge whose run cannot be found. If the path is unknown, returns False, so that a loop ends.
         """
         with suppress(Exception):  # LangGraph's internals
             template, channel = self._finder.settings.template, channel_of(config)

@@ -42,8 +42,8 @@ def make_stage(
 ) -> Callable[..., Any]:
     """Return a LangGraph node that runs ``fn``; it is a coroutine function if ``fn`` is one.
 
-    The application's own code may call the node, too. Then ``fn`` gets the caller's model, or the model of a new invocation if
-    the caller passes none. The node has no ``__wrapped__``, since LangGraph reads its signature.
+    If the application's own code calls the node, instead of LangGraph, ``fn`` gets the caller's model. If the caller passes
+    none, it gets the model of a new invocation. The node has no ``__wrapped__``, since LangGraph reads its signature.
 
     Args:
         finder: begins the invocations that LangGraph asks for.

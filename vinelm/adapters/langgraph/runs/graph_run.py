@@ -423,7 +423,7 @@ class GraphRun:
     def resumed(self, value: PathValue) -> None:
         """Report the path that an earlier run of the request executed to the policy, with its costs and outcomes.
 
-        The path's stages are reported, too, if the run has a flow. Repeated calls report nothing.
+        If the run has a flow, the report includes the path's stages. Repeated calls report nothing.
         """
         with self._lock:
             if self._is_resumed:

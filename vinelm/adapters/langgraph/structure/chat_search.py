@@ -48,12 +48,13 @@ class HeldStages:
         on_edges: the stages of chat models that its conditional edges call.
         remembering: the stages whose graph is compiled with its own checkpointer.
         makes_some: whether its code makes a chat model when it runs, so that it may call any stage.
-        makes_graph: whether its code makes a graph or an agent when it runs, whose nodes cannot be known before.
+        makes_graph: whether its code, when it runs, makes a graph or an agent. The nodes of such a graph are not known in
+            advance.
         inner: the graphs inside it that have stages.
         is_tools: whether it is LangGraph's ``ToolNode``, which runs the tool calls of a model.
         chats: LangChain chat models that are not VineLM's, if the search includes them.
         makers: the code that makes such models when it runs.
-        functions: the application's functions that its code refers to, directly or through others.
+        functions: the application's functions that its code refers to, and the functions that these refer to.
         adapters: the adapters that made the chat models and wrapped the stages.
     """
 
@@ -211,7 +212,7 @@ class ObjectSearch:
         self._held = HeldStages()
 
     def held_by(self, target: Any) -> HeldStages:
-        """Return the stages found in ``target`` and in all objects searched before."""
+        """Search ``target``, and return all stages found so far, including those of earlier searches."""
         # A prebuilt middleware's hook (``SummarizationMiddleware.before_model``) calls the model that it was made with. Hooks
         # around the agent's own call, such as for a fallback, do not belong to the node.
         owners = (getattr(held_attribute(target, name), "__self__", None) for name in ("func", "afunc"))

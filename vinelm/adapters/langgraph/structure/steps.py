@@ -135,9 +135,7 @@ class _Writer:
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """Return those supersteps of ``onward`` that lead to a part of ``region`` to which another superstep of ``onward``
-        leads as well.
-        """
+        """Return each superstep of ``onward`` that leads to the same part of ``region`` as another superstep of ``onward``."""
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
 
