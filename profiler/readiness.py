@@ -159,7 +159,7 @@ class CheckReport:
     ``questions`` to the author are optional for a profile, such as which model a stage currently uses. ``today`` maps each
     stage without a declared model to the model that the application called, by catalog name. ``prompts`` describes the common
     parts of the requests' prompts; None if not requested, or if a check failed. ``requests`` is the number of requests of the
-    workflow.
+    workflow. ``without_today`` are the stages whose current model neither the template nor the scripted run shows.
     """
 
     workflow: str
@@ -169,6 +169,7 @@ class CheckReport:
     today: Mapping[str, str] = field(default_factory=dict)
     prompts: PromptLayout | None = None
     requests: int = 0
+    without_today: tuple[str, ...] = ()
 
     @property
     def is_ok(self) -> bool:
@@ -192,7 +193,9 @@ def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool =
     items = tuple(_items(workflow, catalog, asks, seen, PROMPT_REQUESTS if with_prompts else 1))
     prompts = seen.layout() if with_prompts and all(item.is_ok for item in items) else None
     code = None if workflow.has_template else _code_of(workflow, catalog)
-    return CheckReport(workflow.name, items, code, tuple(asks.questions), asks.today, prompts, len(workflow.requests))
+    return CheckReport(
+        workflow.name, items, code, tuple(asks.questions), asks.today, prompts, len(workflow.requests), asks.unknown
+    )
 
 
 def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
@@ -210,6 +213,7 @@ class _Asks:
 
     questions: list[str] = field(default_factory=list)
     today: dict[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
 
 class _Failed(WorkflowError):
@@ -305,6 +309,7 @@ def _runs_today(
         yield CheckItem("today", True, f"the application says what runs today: write {lines}", is_doubtful=True)
     if unknown:
         asks.questions.append(_today(unknown))
+        asks.unknown = tuple(stage.name for stage in unknown)
 
 
 def _today(stages: Sequence[Stage]) -> str:
@@ -350,28 +355,45 @@ def _inputs(workflow: Workflow) -> CheckItem:
 def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterator[CheckItem]:
     """Yield the checks of a scripted run.
 
-    If a tool refuses the scripted arguments, run again without that tool. If the application seems to have misread an answer,
-    run again with answers of the JSON form that its prompts describe.
+    If the application seems to have misread an answer, run again with answers of the JSON form that its prompts describe. If
+    the answers have not led to some stage, run again with answers whose booleans are False.
     """
+    items = _with_tools(units, request, backend)
+    if _is_misread(items) and not backend.fills_prompts:
+        backend.fills_prompts = True
+        again = _with_tools(units, request, backend)
+        backend.fills_prompts = not _is_misread(again)
+        items = again if backend.fills_prompts else items
+    reached = backend.reached
+    if all(item.is_ok for item in items) and {stage.name for stage in units.template.stages} - reached:
+        backend.denies = True
+        again = _with_tools(units, request, backend)
+        backend.denies = False
+        if backend.reached - reached and all(item.is_ok for item in again) and not _is_misread(again):
+            items = again
+    yield from items
+
+
+def _is_misread(items: Sequence[CheckItem]) -> bool:
+    """Return whether the application seems to have misread an answer in the run that these checks are of."""
+    return any(item.is_doubtful and item.name == "dry run" for item in items)
+
+
+def _with_tools(units: Units, request: Request, backend: ScriptedBackend) -> list[CheckItem]:
+    """Return the checks of a scripted run. If a tool refuses the scripted arguments, run again without that tool."""
     refused: list[str] = []
-    misread: list[CheckItem] | None = None
     while True:
         items = list(_one_run(units, request, refused, backend))
         refusal = None if all(item.is_ok for item in items) else tool_refusal(units.last_error)
         if refusal is None or refusal.tool in backend.untried:
-            is_misread = any(item.is_doubtful and item.name == "dry run" for item in items)
-            if is_misread and misread is None:
-                misread, backend.fills_prompts = items, True
-                continue
-            yield from misread if is_misread and misread is not None else items
-            return
+            return items
         backend.untried.add(refusal.tool)
         refused.append(f"the tool {refusal.tool!r} refused the script's arguments ({_placed(refusal.error)})")
 
 
 def _one_run(units: Units, request: Request, refused: Sequence[str], backend: ScriptedBackend) -> Iterator[CheckItem]:
     backend.seen.begin(request.id, units.workflow.graph_input(request))
-    backend.has_written = False
+    backend.has_written, backend.reached = False, set()
     if not isinstance(units, ReplayRunner):
         units.saver.is_comparing = True
     rows: list[Observation] = []
@@ -388,6 +410,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
             checkpoint, row = outcome.checkpoint, outcome.observation
             assert row is not None  # without a budget no call is refused
             rows.append(row)
+            backend.reached.add(row.stage)
             states.append(checkpoint)
             if row.failure is not None:
                 break
@@ -550,6 +573,10 @@ class ScriptedBackend:
         """Whether it has answered a prompt with free text since the run began, which an application may misread."""
         self.fills_prompts = False
         """Whether an answer has the JSON form that its prompt describes in words or by an example."""
+        self.denies = False
+        """Whether the booleans of its answers are False."""
+        self.reached: set[str] = set()
+        """The stages that the last run reached."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """Return a chat model for one stage invocation that gives the scripted answers."""

@@ -133,6 +133,11 @@ def test_what_runs_today_has_to_be_known_before_a_dollar_is_spent(project, capfd
     assert said.count("\n") == 1
     assert 'which model runs today at solve, fix? Say it with its name in the catalog: Stage("solve", default=NAME), in' in said
     assert not (project / "app.db").exists()
+    line = ["try", "workflow.py:build", "--budget-usd", "0.03", "--dry-run", "--today"]
+    assert main([*line, "openai:gpt-4"]) == 2
+    assert "models.toml has no entry for it: add one, or name one of gpt-5, gpt-5-mini" in capfd.readouterr().err
+    assert main([*line, "openai:gpt-5"]) == 0
+    assert "today  solve gpt-5, fix gpt-5: as you say; written into workflow.py" in capfd.readouterr().err
 
 
 def test_a_first_run_needs_a_dataset(tmp_path, monkeypatch, capfd):
@@ -195,8 +200,8 @@ def test_models_of_today_that_no_source_says_are_found_by_running_the_script_and
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     written, note = [], trial.note_today
 
-    def noted(file, today):
-        said = note(file, today)
+    def noted(file, *told):
+        said = note(file, *told)
         written.append(file.read_text(encoding="utf-8"))
         return said
 
@@ -220,7 +225,7 @@ def test_models_of_today_that_cannot_be_written_are_said_in_one_line(project):
     file = project / "workflow.py"
     before = file.read_text(encoding="utf-8")
     with pytest.raises(ConfigError, match=r"write what runs today into the template of workflow\.py \(answer gpt-5\)"):
-        note_today(file, {"answer": "gpt-5"})
+        note_today(file, {"answer": "gpt-5"}, "as you say")
     assert file.read_text(encoding="utf-8") == before
 
 

@@ -1,5 +1,6 @@
 """Checking a workflow: each fault is one failed item that says what to mend, and nothing is called."""
 
+import json
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -15,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from vinelm.cli.inputs import catalog_for_check
 from vinelm.profiler import check_workflow
-from vinelm.template import Loop, Stage, Template
+from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.workflows.registry import load_workflow
 
 
@@ -265,6 +266,43 @@ def test_a_text_that_the_application_reads_in_a_form_of_its_own_is_no_fault(name
     found = checked_app(node)["dry run"]
     assert (found.is_ok, found.is_doubtful) == (is_ok, is_ok)
     assert ("TypeError: string indices must be integers" in found.detail) == is_ok
+
+
+FORM = """Plan. JSON only: {"title": <string>, "parts": ["part 1", ...], "pages": 3 or more, "is_long": true | false,
+"by": {"name": string}} END"""
+
+
+def test_an_answer_in_a_form_that_only_the_prompt_describes_is_tried():
+    """What came after such a node was never tried, so that nobody knew which models run there today."""
+
+    def node(state: AppState):
+        plan = json.loads(APP_VINE.chat_model("generate").invoke([("system", FORM), ("user", state["question"])]).text)
+        plan["by"].update(found=plan["parts"][0][0] + plan["title"])
+        return {"answer": f"{plan['by']} {plan['pages'] + 1} {plan['is_long'] is True}"}
+
+    found = checked_app(node)["dry run"]
+    assert (found.is_ok, found.is_doubtful) == (True, False)
+
+
+def test_an_answer_that_denies_is_tried_where_the_other_ends_the_request():
+    from langgraph.graph import START, StateGraph
+
+    class Doubt(BaseModel):
+        is_unclear: bool
+
+    llm = APP_VINE.chat_model()
+
+    def ask(state: AppState):
+        return {"checked": int(llm.with_structured_output(Doubt).invoke(state["question"]).is_unclear)}
+
+    graph = StateGraph(AppState)
+    graph.add_node("ask", ask)
+    graph.add_node("solve", lambda state: {"answer": llm.invoke(state["question"]).text})
+    graph.add_edge(START, "ask")
+    graph.add_conditional_edges("ask", lambda state: END if state["checked"] else "solve", ["solve", END])
+    template = Template((Stage("ask", ("m0", "m1")), Branch({"solve": (Stage("solve", ("m0", "m1")),), "end": END})))
+    found = items(toy(build=lambda vine: graph, template=template, score=lambda request, state: True))
+    assert "ask > solve, each from" in found["dry run"].detail
 
 
 def test_a_fault_before_any_text_was_written_is_one():

@@ -222,8 +222,8 @@ def asks_for_turns(file: Path) -> bool:
     return any(f"{TODO}: " in line and any(words in line for words in _OPEN) for line in file.read_text("utf-8").split("\n"))
 
 
-def note_today(file: Path, today: Mapping[str, str]) -> str:
-    """Write into the workflow file which models the application called for a scripted request.
+def note_today(file: Path, today: Mapping[str, str], source: str) -> str:
+    """Write into the workflow file which models the application's stages run now; ``source`` says how this is known.
 
     Returns:
         What was written, in one line.
@@ -237,4 +237,4 @@ def note_today(file: Path, today: Mapping[str, str]) -> str:
     if new == text:
         raise ConfigError(f"write what runs today into the template of {file.name} ({said}), and run the same line again")
     write_atomic(file, new.encode())
-    return f"today  {said}: so your app made its models; written into {file.name}"
+    return f"today  {said}: {source}; written into {file.name}"

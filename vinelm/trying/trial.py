@@ -31,6 +31,7 @@ from vinelm.trying.project import (
 
 if TYPE_CHECKING:
     from vinelm.api.profiling import Inputs
+    from vinelm.catalog import Catalog
     from vinelm.profiler import Progress, SingleModels
     from vinelm.profiler.dry_run.batch_api_forecast import RunForecast
     from vinelm.traces import ObservationStore
@@ -191,11 +192,10 @@ def try_app(
             begin(f"checking {WORKFLOW_FILE}")
             allowed = kept_max_loss(Path(TRIE)) if max_loss is None else max_loss
             allowed = MAX_LOSS if allowed is None else allowed
-            inputs, questions = _checked(tell)
+            inputs, questions = _checked(tell, today)
             if questions and not dry_run:
-                raise ConfigError(
-                    f"{' '.join(questions)}, in {WORKFLOW_FILE}, and run the same line again: nothing is bought before"
-                )
+                said = f"{' '.join(questions)}, in {WORKFLOW_FILE}, or say --today PROVIDER:MODEL"
+                raise ConfigError(f"{said}, and run the line again: nothing is bought before")
             if dry_run:
                 begin("forecasting")
                 return Trial(folder=folder, forecast=_forecast(inputs, budget_usd, workers, tell))
@@ -231,9 +231,11 @@ def kept_max_loss(trie: Path) -> float | None:
     return None if found is None else found.max_loss
 
 
-def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
+def _checked(tell: Callable[[str], None], today: str | None = None) -> tuple[Inputs, Sequence[str]]:
     """Check the project in the working folder; return what a profile of it needs (workflow, catalog, backends), and questions
     that the user must answer first.
+
+    ``today`` is the current model, as ``provider:model``, of stages for which neither the project nor the application names it.
     """
     from vinelm.api.profiling import prepared
     from vinelm.catalog import Catalog
@@ -247,9 +249,23 @@ def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
         if item.is_doubtful and not (item.name == "today" and report.today):
             tell(f"look  {item.name}: {item.detail}")
     if report.today:
-        tell(note_today(Path(WORKFLOW_FILE), report.today))
+        tell(note_today(Path(WORKFLOW_FILE), report.today, "so your app made its models"))
+    questions = report.questions
+    if report.without_today and today is not None:
+        named = dict.fromkeys(report.without_today, _named(today, catalog))
+        tell(note_today(Path(WORKFLOW_FILE), named, "as you say"))
+        questions = ()
+    if report.today or questions != report.questions:
         workflow = _workflow()
-    return prepared(workflow, catalog, seed=0), report.questions
+    return prepared(workflow, catalog, seed=0), questions
+
+
+def _named(today: str, catalog: Catalog) -> str:
+    """Return the catalog's name of the model ``provider:model``."""
+    for model in catalog.models:
+        if today in (f"{model.provider}:{model.model_id}", model.name):
+            return model.name
+    raise ConfigError(f"today={today!r}: {MODELS_FILE} has no entry for it: add one, or name one of {', '.join(catalog)}")
 
 
 def _workflow() -> Any:

@@ -10,6 +10,7 @@ import pytest
 from kit.wire.client import PRICE
 from kit.wire.openai_format import completion, problem
 from kit.wire.openai_format import stream as streamed
+from langchain.chat_models import init_chat_model
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.output_parsers import StrOutputParser
@@ -252,6 +253,23 @@ def test_a_model_whose_name_a_call_configures_asks_what_it_asks_without_us(vine,
     assert [body["model"] for body in bodies[6:10]] == ["gpt-4.1-mini", "gpt-4.1", "gpt-4.1", "gpt-4.1"]
     assert bodies[7]["seed"] == 7
     assert isinstance(vine.around(bare | StrOutputParser(), "write").invoke("?"), str)
+
+
+def test_a_model_that_each_call_configures_reads_structured_answers_of_any_model(vine, server):
+    """Its own provider's parser read them, which wants what only that provider's client leaves in an answer."""
+
+    async def city(asked, out):
+        return await out.whole({**completion('{"name": "Ulm"}'), "model": asked.json["model"]})
+
+    server.answers(city)
+    late = init_chat_model(
+        "gpt-4.1-mini", model_provider="openai", configurable_fields=("model",), base_url=server.url, api_key="sk-mine"
+    )
+    made = vine.around(late, "write").with_structured_output(City).with_retry(stop_after_attempt=2)
+    assert made.with_config({"model": "gpt-4.1"}).invoke("?") == City(name="Ulm")
+    with vine.request(policy=policy_of(vine, "other")):
+        assert made.invoke("?") == City(name="Ulm")
+    assert [one.json["model"] for one in server.asked] == ["gpt-4.1", "another-model"]
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -173,7 +173,13 @@ def _late(made: Any, wrap: Wrap) -> Any:
         vine, stage, own = wrap.vine, wrap.stage, None
 
         def _model(self, config: Any = None) -> Any:
-            return _wrapped(super()._model(config), wrap)
+            # What was recorded is applied to the wrapped model: a parser of the application's own provider could not read the
+            # structured answer of another.
+            bare = _of(Late, vars(self) | {"_queued_declarative_operations": []})
+            found = _wrapped(super(Late, bare)._model(config), wrap)
+            for name, args, options in self._queued_declarative_operations:
+                found = getattr(found, name)(*args, **options)
+            return found
 
         def with_config(self, config: Any = None, **kwargs: Any) -> Any:
             return _as(super().with_config(config, **kwargs), Late)
@@ -182,9 +188,14 @@ def _late(made: Any, wrap: Wrap) -> Any:
             found = super().__getattr__(name)
             return (lambda *args, **kwargs: _as(found(*args, **kwargs), Late)) if name in ON_EACH else found
 
-    late = Late.__new__(Late)  # copy() would ask the empty object for attributes, which it would look up in itself
-    late.__dict__.update(vars(made))
-    return late
+    return _of(Late, vars(made))
+
+
+def _of(kind: type, fields: Mapping[str, Any]) -> Any:
+    """Return an object of a class with these fields; ``copy()`` would ask the empty object for attributes."""
+    found = kind.__new__(kind)
+    found.__dict__.update(fields)
+    return found
 
 
 ON_EACH = ("bind_tools", "with_structured_output")

@@ -28,17 +28,20 @@ _DEEPEST = 6
 """How many levels of a recursive schema are filled."""
 
 
-def fill(schema: Mapping[str, Any], text: str = "text") -> Any:
-    """Return data that fits the schema, always the same. Strings that the schema does not constrain are ``text``.
+def fill(schema: Mapping[str, Any], text: str = "text", *, yes: bool = True) -> Any:
+    """Return data that fits the schema, always the same.
+
+    Strings that the schema does not constrain are ``text``, and its booleans are ``yes``.
 
     Ignores constraints that JSON schema cannot state, such as a validator's code.
     """
-    return _Filler(schema, text).value(schema, 0)
+    return _Filler(schema, text, yes=yes).value(schema, 0)
 
 
 class _Filler:
-    def __init__(self, root: Mapping[str, Any], text: str) -> None:
+    def __init__(self, root: Mapping[str, Any], text: str, *, yes: bool) -> None:
         self._root = root
+        self._yes = yes
         self._text = text
 
     def value(self, schema: Any, depth: int) -> Any:
@@ -63,7 +66,7 @@ class _Filler:
             return _number(schema, is_whole=kind == "integer")
         if kind == "string":
             return self._string(schema)
-        return {"boolean": True, "null": None}.get(kind, self._text)
+        return {"boolean": self._yes, "null": None}.get(kind, self._text)
 
     def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the schema with its reference (``$ref``) followed and the parts of ``allOf`` merged."""

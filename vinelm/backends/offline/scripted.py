@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -21,19 +22,24 @@ class ScriptedChatModel(OfflineChatModel):
         said, calls = super()._said(text, messages, options)
         if calls or said != text:
             return said, calls  # the text is a script by the application's writer
-        call = _next_call(options, messages, text, getattr(self.binding.source, "untried", frozenset()))
+        source = self.binding.source
+        filled = partial(_filled, text=text, yes=not getattr(source, "denies", False))
+        call = _next_call(options, messages, filled, getattr(source, "untried", frozenset()))
         if call is not None:
             return "", [call]
         schema = _answer_schema(options.get("response_format"))
         if schema is None:
-            self.binding.source.has_written = True
-            form = described_json(messages, text) if getattr(self.binding.source, "fills_prompts", False) else None
+            source.has_written = True
+            form = described_json(messages, text) if getattr(source, "fills_prompts", False) else None
             return text if form is None else json.dumps(form), []
-        return json.dumps(_filled(schema, text)), []
+        return json.dumps(filled(schema)), []
 
 
 def _next_call(
-    options: Mapping[str, Any], messages: Sequence[BaseMessage], text: str, untried: Collection[str]
+    options: Mapping[str, Any],
+    messages: Sequence[BaseMessage],
+    filled: Callable[[Mapping[str, Any]], Any],
+    untried: Collection[str],
 ) -> ToolCall | None:
     """Return a call of the first tool that has not been called since the last human message; None if no tool is to be called.
 
@@ -52,7 +58,7 @@ def _next_call(
         wanted = list(tools)[-1]
     if wanted is None:
         return None
-    return ToolCall(name=wanted, args=_filled(tools[wanted], text), id=f"call-{len(made)}", type="tool_call")
+    return ToolCall(name=wanted, args=filled(tools[wanted]), id=f"call-{len(made)}", type="tool_call")
 
 
 def _functions(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -127,7 +133,7 @@ def _end_of(text: str, start: int) -> int:
     return len(text)
 
 
-def _filled(schema: Mapping[str, Any], text: str) -> Any:
+def _filled(schema: Mapping[str, Any], *, text: str, yes: bool) -> Any:
     """Return the text itself if it is a JSON object with the schema's required keys, otherwise generated data that fits the
     schema.
     """
@@ -141,4 +147,4 @@ def _filled(schema: Mapping[str, Any], text: str) -> Any:
         and set(schema.get("required", ())) <= set(given) <= set(schema.get("properties", given))
     ):
         return given
-    return fill(schema, text)
+    return fill(schema, text, yes=yes)
