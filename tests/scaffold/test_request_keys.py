@@ -31,6 +31,20 @@ def test_names_decide_where_they_agree(tmp_path, keys, row, inputs, label, answe
     assert (found.inputs, found.label, found.answer, found.is_sure) == (inputs, label, answer, is_sure)
 
 
+@pytest.mark.parametrize(
+    ("outputs", "answer"),
+    [
+        (("messages", "kind_decision"), "kind_decision"),  # named like the label
+        (("messages", "kind_decision", "final_kind"), "messages"),  # which of the two is not known
+        (("messages", "mankind"), "messages"),
+        (("kind_reason", "kind"), "kind"),
+    ],
+)
+def test_a_key_with_the_labels_name_in_its_own_has_the_answer(tmp_path, outputs, answer):
+    rows = dataset(tmp_path, question="q", kind="a")
+    assert request_keys(("question",), outputs, rows, ["kind"]).answer == answer
+
+
 def test_several_labels_are_no_inputs_and_parts_of_the_answer_where_the_state_has_them_all(tmp_path):
     rows = dataset(tmp_path, mail="m", category="c", order="o")
     found = request_keys(("mail", "category", "order"), ("mail", "category", "order"), rows, ("category", "order"))

@@ -7,6 +7,7 @@ import pytest
 from langgraph.graph import START, StateGraph
 
 from vinelm.scaffold.interrupts import waiting_nodes
+from vinelm.scaffold.plain_code import Fields, fields_read
 from vinelm.scaffold.repeated_calls import repeating_nodes
 
 HEAD = """
@@ -94,3 +95,26 @@ def test_nodes_that_may_call_a_model_again(graph, body, in_loop):
 
 def test_a_coroutine_is_read_like_a_function(graph):
     assert repeating_nodes(graph("for one in state:\n    await llm.ainvoke(one)", "async def"), ["node"]) == {"node": True}
+
+
+HEDGED = """
+def parsed(mail, *, most=1):
+    return mail["author"], mail.get("subject")
+
+
+def names(mail):
+    return parsed(mail=mail)
+
+
+def node(state):
+    text = names(state["mail"])
+    return {"thread": text, "other": parsed(state["else"])}
+"""
+
+
+def test_fields_are_read_in_the_functions_that_a_value_is_passed_to(tmp_path, monkeypatch):
+    """An e-mail's fields are read by the parser of an application, not by its nodes."""
+    (tmp_path / "hedged.py").write_text(HEDGED, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    hedged = importlib.import_module("hedged")
+    assert fields_read([hedged.node], "mail") == Fields(names=("author", "subject"), needed=("author",))

@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -165,25 +166,51 @@ class Fields:
 
 def fields_read(functions: Iterable[Callable[..., Any]], key: str) -> Fields:
     """Return the fields that functions read from the value under ``key``, as in ``state["data"]["ticker"]``, also through a
-    variable.
+    variable, or in a function to which they pass the value.
     """
     read, needed, written = dict[str, None](), dict[str, None](), set[str]()
-    for tree in map(source_of, functions):
-        names = {
+    waiting = [(function, key, frozenset[str]()) for function in functions]
+    for function, name, held in waiting:  # grows while it is read
+        tree = source_of(function)
+        names = held | {
             target.id
             for node in ast.walk(tree)
-            if isinstance(node, ast.Assign) and _is_key(node.value, key, frozenset())
+            if isinstance(node, ast.Assign) and _is_key(node.value, name, frozenset())
             for target in node.targets
             if isinstance(target, ast.Name)
         }
         for node in ast.walk(tree):
             if isinstance(node, ast.Dict):
                 written |= {one.value for one in node.keys if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+            if isinstance(node, ast.Call):
+                passed = _passed(node, function, partial(_is_key, key=name, names=names))
+                waiting += [(called, "", held) for called, held in passed if (called, "", held) not in waiting]
             field = _item(node)
-            if field is not None and _is_key(field[0], key, names):
+            if field is not None and _is_key(field[0], name, names):
                 read[field[1]] = None
                 needed |= {field[1]: None} if isinstance(node, ast.Subscript) else {}
     return Fields(names=tuple(read), needed=tuple(name for name in needed if name not in written))
+
+
+def _passed(
+    call: ast.Call, function: Callable[..., Any], is_value: Callable[[ast.expr], bool]
+) -> Iterator[tuple[FunctionType, frozenset[str]]]:
+    """Yield the application's function that a call runs, and its parameters to which the call passes the value, if any.
+
+    Args:
+        call: The call.
+        function: The function whose source contains the call.
+        is_value: Returns whether an expression is the value.
+    """
+    found = getattr(function, "__globals__", {}).get(call.func.id) if isinstance(call.func, ast.Name) else None
+    if not isinstance(found, FunctionType) or not is_user_code(found.__module__ or "", found.__code__.co_filename):
+        return
+    names = [
+        *(name for name, value in zip(found.__code__.co_varnames, call.args, strict=False) if is_value(value)),
+        *(one.arg for one in call.keywords if one.arg is not None and is_value(one.value)),
+    ]
+    if names:
+        yield found, frozenset(names)
 
 
 def _item(node: ast.AST) -> tuple[ast.expr, str] | None:

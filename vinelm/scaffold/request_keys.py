@@ -202,5 +202,7 @@ def _inside(fields: Mapping[str, Fields], columns: Sequence[str]) -> _Inside | N
 
 
 def _answer(keys: Sequence[str], labels: Sequence[str]) -> str | None:
-    wanted = (*labels, *_ANSWERED, MESSAGES)
+    """Return the key with the name of a label, or the only one that has a label's name as a part, or a typical name."""
+    alike = [key for key in keys if any(f"_{label}_" in f"_{key}_" for label in labels)]
+    wanted = (*labels, *(alike if len(alike) == 1 else ()), *_ANSWERED, MESSAGES)
     return next((name for name in wanted if name in keys), None)

@@ -193,7 +193,7 @@ def _late(made: Any, wrap: Wrap) -> Any:
 
 def _of(kind: type, fields: Mapping[str, Any]) -> Any:
     """Return an object of a class with these fields; ``copy()`` would ask the empty object for attributes."""
-    found = kind.__new__(kind)
+    found: Any = object.__new__(kind)
     found.__dict__.update(fields)
     return found
 
