@@ -7,6 +7,7 @@ import sys
 import pytest
 from kit.openai_like import counting_server
 
+import vinelm.template
 from vinelm.cli.main import main
 
 HEAD = """
@@ -319,6 +320,25 @@ def test_an_application_is_read_without_a_call_and_checked(folder, capsys, kind,
     assert "Ready." in said
     assert TODAY not in said  # the models say it when the script calls them
     assert ("the application says what runs today: write Stage(" in said) == (TODAY in questions)
+
+
+def test_a_node_that_calls_models_only_in_tools_may_call_none(folder, capsys):
+    """Each request on which no tool asked a model was a failure of the template."""
+    source = (
+        f"from langchain_core.tools import tool\n{LLM}@tool\ndef shorten(text: str) -> str:\n    'Shortens.'\n"
+        "    return llm.invoke(text).text if len(text) > 9 else text\n"
+        "def ask(state: MessagesState):\n    return {'messages': [llm.bind_tools([shorten]).invoke(state['messages'])]}\n"
+        "def act(state: MessagesState):\n"
+        "    return {'messages': [shorten.invoke(call) for call in state['messages'][-1].tool_calls]}\n"
+        "def last(state: MessagesState):\n    return {'messages': [llm.invoke(state['messages'])]}\n"
+        "builder = one_node('ask', ask, MessagesState)\nfor node in (act, last):\n    builder.add_node(node.__name__, node)\n"
+        "builder.add_edge('ask', 'act')\nbuilder.add_edge('act', 'last')\ngraph = builder.compile()"
+    )
+    assert init(folder, capsys, source, "graph", "--apply", "--json")["stages"] == ["ask", "act", "last"]
+    namespace = {}
+    text = (folder / "workflow.py").read_text(encoding="utf-8")
+    exec(text[text.index("template = ") : text.index("def build")], vars(vinelm.template), namespace)
+    assert namespace["template"].flow.follows >= {("ask", "act"), ("ask", "last"), ("act", "last")}
 
 
 def test_the_line_stays_and_todays_model_is_in_the_catalog(folder, capsys):

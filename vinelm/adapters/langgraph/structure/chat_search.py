@@ -51,6 +51,7 @@ class HeldStages:
         makes_graph: whether its code, when it runs, makes a graph or an agent. The nodes of such a graph are not known in
             advance.
         inner: the graphs inside it that have stages.
+        is_in_tools: whether it calls models only in tools, so that an execution may call none.
         is_tools: whether it is LangGraph's ``ToolNode``, which runs the tool calls of a model.
         chats: LangChain chat models that are not VineLM's, if the search includes them.
         makers: the code that makes such models when it runs.
@@ -67,6 +68,7 @@ class HeldStages:
     makes_some: bool = False
     makes_graph: bool = False
     inner: list[InnerGraph] = field(default_factory=list)
+    is_in_tools: bool = False
     is_tools: bool = False
     chats: list[Any] = field(default_factory=list)
     makers: list[CodeType] = field(default_factory=list)
@@ -108,6 +110,8 @@ def chat_nodes(
     for node, spec in graph.builder.nodes.items():
         held = ObjectSearch(node, within | {id(graph)}, is_any=is_any).held_by(spec.runnable)
         if held.names or held.makes_some or held.inner:
+            apart = ObjectSearch(node, within | {id(graph)}, is_any=is_any, without_tools=True).held_by(spec.runnable)
+            held.is_in_tools = not (apart.names or apart.makes_some or apart.inner)
             held.is_tools = any(kind.__name__ == "ToolNode" for kind in type(spec.runnable).__mro__)
             found[node] = held
     for source, branches in graph.builder.branches.items():
@@ -202,10 +206,14 @@ class ObjectSearch:
         node: name of the node.
         graphs: ids of the graphs around the node.
         is_any: look for all LangChain chat models, not only VineLM's.
+        without_tools: do not look into tools.
     """
 
-    def __init__(self, node: str, graphs: frozenset[int] = frozenset(), *, is_any: bool = False) -> None:
+    def __init__(
+        self, node: str, graphs: frozenset[int] = frozenset(), *, is_any: bool = False, without_tools: bool = False
+    ) -> None:
         self._node = node
+        self._without_tools = without_tools
         self._graphs = graphs
         self._is_any = is_any
         self._seen: dict[int, Any] = {}  # keeps the objects alive, so that no id is reused
@@ -218,7 +226,7 @@ class ObjectSearch:
         owners = (getattr(held_attribute(target, name), "__self__", None) for name in ("func", "afunc"))
         waiting = [target, *(vars(owner) for owner in owners if _is_middleware(owner))]
         # An agent's own nodes know its tools, and call none of them: its ``ToolNode`` does.
-        calls_no_tools = any(_is_of_agents(held_attribute(target, name)) for name in ("func", "afunc"))
+        calls_no_tools = self._without_tools or any(_is_of_agents(held_attribute(target, name)) for name in ("func", "afunc"))
         while waiting and len(self._seen) < MOST_OBJECTS:
             item = waiting.pop()
             if calls_no_tools and isinstance(item, (BaseTool, ToolNode)):

@@ -165,7 +165,7 @@ class _Whole:
             ways.stage_of[place] = path
             return
         if len(own) == 1 and not found.inner:
-            if not (found.is_tools or path.endswith(_HOOKS)):
+            if not (found.is_tools or found.is_in_tools or path.endswith(_HOOKS)):
                 ways.choices[place] = behind
                 self._add_stage(place, own[0], path, found)
                 return
@@ -196,7 +196,7 @@ class _Whole:
             self._around[f"{place}/{number}/"] = path + WITHIN
             self.add(one.graph, one.stage_of, one.held, f"{place}/{number}/")
             ways.choices[f"{place}/{number}/{END}"] = [{f"{place}/more": frozenset()}]
-        is_hook = path.endswith(_HOOKS)
+        is_hook = path.endswith(_HOOKS) or (found.is_in_tools and not found.is_tools and not found.inner)
         more: Choice = dict.fromkeys((done,) if is_hook else (*parts, done), frozenset())
         ways.choices[f"{place}/more"] = [more]
         ways.choices[place] = [dict.fromkeys((*parts, done) if is_hook or found.is_tools else parts, frozenset())]
