@@ -67,7 +67,10 @@ def shrunk_mean(total: npt.NDArray[Any], count: npt.NDArray[Any], towards: Float
 def shrunk_group_mean(
     group: Ints, n_groups: int, *, total: npt.NDArray[Any], count: npt.NDArray[Any], towards: FloatArray, weight: float
 ) -> FloatArray:
-    """Return the mean of each node's group, shrunk towards ``towards`` (constant within a group); shape (n + 1,)."""
+    """Return for each node the mean of its group, shrunk towards ``towards``, which counts as ``weight`` observations.
+
+    All arrays have one value for each node, shape (nodes + 1,); ``towards`` is constant within a group.
+    """
     sums = np.bincount(group, total, n_groups)
     sizes = np.bincount(group, count, n_groups)
     return np.asarray((sums[group] + weight * towards) / (sizes[group] + weight), dtype=np.float64)

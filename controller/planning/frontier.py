@@ -184,10 +184,12 @@ SCAN = 12_000
 
 
 class Frontier:
-    """The Pareto frontier strictly below ``node``, and the position that ``node`` itself would have among these ends.
+    """The Pareto-optimal ends strictly below a node of the trie, and the position that the node itself would have among them.
 
     Args:
-        objective_class: The quantities that are compared and bounded.
+        metrics: Accuracy, cost and latency of each node's path.
+        objective_class: Which quantity is optimized and which quantities have bounds.
+        node: The node.
         ends: The ends of the frontier, sorted by the objective's target, best first.
     """
 

@@ -86,7 +86,7 @@ class WatchedModels:
 
     @property
     def is_virtual_time(self) -> bool:
-        """Whether the chat models' latencies pass on the request's (virtual) clock."""
+        """Whether the chat models' latencies are simulated: they advance the request's virtual clock and take no real time."""
         return self._models.is_virtual_time
 
     def new_clock(self) -> Clock:

@@ -54,7 +54,7 @@ class ModelResolver:
 
     @cached_property
     def is_virtual_time(self) -> bool:
-        """Whether the models' latencies pass on the request's virtual clock. Raises :class:`ConfigError` if this differs
+        """Whether the models' latencies advance the request's virtual clock. Raises :class:`ConfigError` if this differs
         between models.
         """
         kinds = {self.backend_of(name).is_virtual_time for name in self.catalog}

@@ -153,7 +153,7 @@ class Backend(Protocol):
     is_simulated: bool
     """True if the answers are not those of real models; every report based on them must say so."""
     is_virtual_time: bool
-    """True if latencies pass on the request's clock instead of in real time."""
+    """True if latencies are simulated: they advance the request's virtual clock and take no real time."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """Return a chat model for one stage invocation. Its calls raise :class:`~vinelm.errors.CallError`."""
@@ -193,7 +193,7 @@ class ChatModelSource(Protocol):
 
     @property
     def is_virtual_time(self) -> bool:
-        """Whether the models' latencies pass on the request's clock instead of in real time."""
+        """Whether the models' latencies are simulated: they advance the request's virtual clock and take no real time."""
 
     def new_clock(self) -> Clock:
         """Return the clock of a new run."""

@@ -27,7 +27,8 @@ def waiting_nodes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, st
     """Return the nodes that wait for a person (LangGraph's ``interrupt``), including those of subgraphs.
 
     Returns:
-        For each node, the code of an answer, which may use the interrupt's ``value``; None if the source suggests no answer.
+        For each node, a Python expression for an answer with which the graph is resumed, which may use the interrupt's payload
+            as ``value``; None if the source suggests no answer.
     """
     found: dict[str, str | None] = {}
     for node, spec in graph.builder.nodes.items():

@@ -59,7 +59,7 @@ class Replica:
     sent: dict[int, None] = field(default_factory=dict)
 
     def note(self, points: Sequence[int]) -> None:
-        """Record that the replica was sent a prompt with these digests of its beginnings. Keep only the latest digests."""
+        """Record that the replica was sent a prompt whose prefixes have these digests. Keep only the latest ones."""
         for point in points:
             self.sent.pop(point, None)
         self.sent.update(dict.fromkeys(points))

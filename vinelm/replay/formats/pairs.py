@@ -38,7 +38,8 @@ class BatchPairs:
         self._halves: sqlite3.Connection | None = None
 
     def fed(self, place: str, record: object) -> Iterator[tuple[str, Any]]:
-        """Yield (place, record) unchanged, or nothing if the record is one half of a pair, which is then stored.
+        """Yield (place, record) unchanged. If the record is one half of a pair, store it until :meth:`rest` joins the halves, and
+        yield nothing.
 
         ``place`` is the record's file and line.
         """
