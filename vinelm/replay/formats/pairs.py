@@ -38,8 +38,7 @@ class BatchPairs:
         self._halves: sqlite3.Connection | None = None
 
     def fed(self, place: str, record: object) -> Iterator[tuple[str, Any]]:
-        """Yield (place, record) unchanged. If the record is one half of a pair, store it until :meth:`rest` joins the halves, and
-        yield nothing.
+        """Yield (place, record) unchanged. One half of a pair is stored until :meth:`rest` joins the halves, and yields nothing.
 
         ``place`` is the record's file and line.
         """
