@@ -38,7 +38,7 @@ class BatchPairs:
         self._halves: sqlite3.Connection | None = None
 
     def fed(self, place: str, record: object) -> Iterator[tuple[str, Any]]:
-        """Yield (place, record) unchanged. One half of a pair is stored until :meth:`rest` joins the halves, and yields nothing.
+        """Yield (place, record) unchanged. One half of a pair is stored until :meth:`rest` joins them, and yields nothing.
 
         ``place`` is the record's file and line.
         """
