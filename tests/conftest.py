@@ -43,6 +43,7 @@ def pytest_collection(session):
     finally:
         gc.collect()
         gc.freeze()
+        gc.get_freeze_count = lambda count=gc.get_freeze_count(): count  # every batch asks, and millions would be counted
         gc.enable()
         gc.set_threshold(10_000, 20, 20)
 
@@ -64,3 +65,26 @@ def one_tls_context():
 @pytest.fixture
 def catalog() -> Catalog:
     return make_catalog()
+
+
+@pytest.fixture(scope="session")
+def warm_program():
+    """A Python whose `vinelm` is a fork of one process that has imported it: an import takes two seconds of a processor.
+
+    On Linux. The fork ends as the program ends, but later than the program if that is killed.
+    """
+    if sys.platform != "linux":
+        yield sys.executable
+        return
+    from docs_parts.warm_vinelm import Warm
+
+    warm = Warm()
+    yield str(warm.folder / "python-of-vinelm")
+    warm.end()
+
+
+@pytest.fixture
+def warm_python(warm_program, monkeypatch):
+    """``sys.executable`` is such a program, for this test and for the commands that it runs; returns it."""
+    monkeypatch.setattr(sys, "executable", warm_program)
+    return warm_program

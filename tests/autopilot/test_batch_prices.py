@@ -150,6 +150,7 @@ def test_another_process_collects_what_the_first_has_handed_in(serve, provider, 
     assert committed_usd(tmp_path / "pilot.db") == pytest.approx(price_usd(provider))
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_what_is_killed_between_two_events_of_a_batch_buys_nothing_twice(serve, provider, tmp_path):
     service = serve()
     service.ask(range(400))

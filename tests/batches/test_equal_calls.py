@@ -243,6 +243,7 @@ for _ in sys.stdin:
 """
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_kill_9_buys_nothing_again_but_what_was_under_way(tmp_path):
     with world(tmp_path, latency_s=0.15) as (catalog, counts):
         line = [sys.executable, "-c", FORKS, str(Path(__file__).parent), str(tmp_path), *sys.path]
