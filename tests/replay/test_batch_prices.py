@@ -34,7 +34,7 @@ replayed(sys.argv[1], sys.argv[2])
 """
 _KILLED = """
 import os, sys
-from kit.toys.batched import dying
+from kit.toys.batched import dying  # of vinelm
 from openai.resources import batches, files
 from test_batch_prices import catalog_of, create_backends, replayed
 path, url, *counts = sys.argv[1:]
