@@ -43,6 +43,8 @@ def pytest_collection(session):
     finally:
         gc.collect()
         gc.freeze()
+        frozen = gc.get_freeze_count()
+        gc.get_freeze_count = lambda: frozen  # every batch asks, and millions would be counted
         gc.enable()
         gc.set_threshold(10_000, 20, 20)
 
@@ -64,3 +66,42 @@ def one_tls_context():
 @pytest.fixture
 def catalog() -> Catalog:
     return make_catalog()
+
+
+@pytest.fixture(scope="session")
+def warm_program(tmp_path_factory):
+    """A Python whose `vinelm` is a fork of one process that has imported it: an import takes two seconds of a processor.
+
+    On Linux. One process serves all workers: the one that has started it ends it when the others no longer hold the lock.
+    """
+    if sys.platform != "linux":
+        yield sys.executable
+        return
+    from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
+
+    from docs_parts.warm_vinelm import Warm
+
+    folder, warm = tmp_path_factory.getbasetemp(), None
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    with open(folder / "beginning", "a") as beginning, open(folder / "warm", "a+", encoding="utf-8") as shared:
+        flock(beginning, LOCK_EX)
+        shared.seek(0)
+        if not (program := shared.read()):
+            warm = Warm()
+            shared.write(program := str(warm.folder / "python-of-vinelm"))
+            shared.flush()
+        flock(shared, LOCK_SH)
+        flock(beginning, LOCK_UN)
+        yield program
+        if warm is not None:
+            flock(beginning, LOCK_EX)
+            flock(shared, LOCK_EX)
+            shared.truncate(0)
+            warm.end()
+
+
+@pytest.fixture
+def warm_python(warm_program, monkeypatch):
+    """``sys.executable`` is such a program, for this test and for the commands that it runs; returns it."""
+    monkeypatch.setattr(sys, "executable", warm_program)
+    return warm_program

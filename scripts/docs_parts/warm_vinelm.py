@@ -66,7 +66,8 @@ ended = there.recv(16)
 signal.set_wakeup_fd(-1)
 code = int(ended) if ended else 1
 if code < 0:
-    signal.signal(-code, signal.SIG_DFL)
+    if -code in ends:
+        signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 os._exit(code)
 '''

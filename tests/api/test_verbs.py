@@ -36,6 +36,7 @@ def there(folder, monkeypatch):
     monkeypatch.chdir(folder)
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_workflow_object_threads_and_an_open_store_give_the_same_rows(tmp_path):
     workflow = vinelm.load_workflow(APP)
 

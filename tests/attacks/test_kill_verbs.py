@@ -8,8 +8,8 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    made = kill_verbs.Runs(tmp_path_factory.mktemp("kills"))
+def runs(tmp_path_factory, warm_program):
+    made = kill_verbs.Runs(tmp_path_factory.mktemp("kills"), warm_program)
     yield made
     made.close()
 

@@ -8,11 +8,21 @@ from kit.servers.postgres_server import postgres_server, postgres_server_url, po
 from kit.worlds.piloted import Service, equal
 from kit.worlds.replays import models, truth
 
+from vinelm.autopilot import raising
+
 __all__ = ["postgres_server", "postgres_server_url", "postgres_url"]
 
 
-@pytest.fixture(scope="session")
-def history(tmp_path_factory):
+@pytest.fixture(scope="package")
+def quick_levels():
+    """Each level of a plan's share needs a quarter of the requests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(raising, "HELD", raising.HELD // 4)
+        yield
+
+
+@pytest.fixture(scope="package")
+def history(tmp_path_factory, quick_levels):
     """A service until its plan serves nearly all requests: its store, and what its states were on the way."""
     catalog, path = models(nano=equal, big=truth), tmp_path_factory.mktemp("proven") / "pilot.db"
     service, states = Service(path, catalog), []
@@ -20,14 +30,14 @@ def history(tmp_path_factory):
     states.append(copy(service.look()))
     service.ask(range(200, 420))
     states.append(copy(service.look()))
-    for start in range(1000, 1800, 200):
-        service.ask(range(start, start + 200))
+    for start in range(1000, 1200, 50):
+        service.ask(range(start, start + 50))
         states.append(copy(service.look()))
     service.vine.close()
     return SimpleNamespace(path=path, answers=answers, states=states)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def proven_store(history):
     """The store of a service whose plan serves nearly all requests."""
     assert history.states[-1].share == 0.95

@@ -68,8 +68,8 @@ def test_nothing_is_served_that_loses_and_persons_say_so(serve, tmp_path):
         return wrong(number) if differs(number, 0.15) else truth(number)
 
     service = serve(models(nano=worse, big=truth))
-    for start in range(0, 3000, 300):
-        service.ask(range(start, start + 300))
+    for start in range(0, 3000, 100):
+        service.ask(range(start, start + 100))
         service.look()
         while answered(tmp_path / "pilot.db"):
             service.look()
@@ -82,8 +82,8 @@ def test_nothing_is_served_that_loses_and_persons_say_so(serve, tmp_path):
 def test_a_plan_that_changes_goes_back(proven):
     service = proven(models(nano=wrong, big=truth))
     assert service.look().plan is not None
-    for start in range(10_000, 14_000, 400):
-        service.ask(range(start, start + 400))
+    for start in range(10_000, 14_000, 100):
+        service.ask(range(start, start + 100))
         state = service.look()
         if state.plan is None:
             break
@@ -94,31 +94,32 @@ def test_a_plan_that_changes_goes_back(proven):
 
 def test_the_dollars_of_a_day_hold(serve):
     catalog = models(nano=equal, big=truth)
-    service = serve(catalog, shadow_usd_per_day=0.1)
-    for start in range(0, 600, 100):
-        service.ask(range(start, start + 100))
+    service = serve(catalog, shadow_usd_per_day=0.05)
+    for start in range(0, 300, 50):
+        service.ask(range(start, start + 50))
         service.look()
     assert service.look().plan is None
     pilot = service.pilot._pilot
-    assert pilot._asking().spent_usd <= 0.1
+    assert pilot._asking().spent_usd <= 0.05
     pilot._day = lambda: threads.today_utc() + 1
-    service.ask(range(600, 610))
+    service.ask(range(300, 310))
     service.look()
-    assert 0.1 < pilot._asking().spent_usd <= 0.2
+    assert 0.05 < pilot._asking().spent_usd <= 0.1
 
 
-def test_another_process_goes_on_where_the_first_has_ended(serve, tmp_path):
+@pytest.mark.usefixtures("quick_levels")
+def test_another_process_goes_on_where_the_first_has_ended(serve):
     catalog = models(nano=equal, big=truth)
     service = serve(catalog)
     service.ask(range(420))
     service.look()
     service.look()
-    service.ask(range(1000, 1400))
+    service.ask(range(1000, 1100))
     assert service.look().share == 0.25
     service.vine.close()
     other = serve(models(nano=equal, big=truth))
     assert other.look().share == 0.25
-    other.ask(range(2000, 2400))
+    other.ask(range(2000, 2100))
     assert other.look().share == 0.95
 
 
@@ -205,13 +206,13 @@ def test_what_was_proven_for_three_points_does_not_serve_where_one_may_be_lost(p
 
 def test_where_nobody_would_hear_an_alarm_todays_model_runs(proven):
     service = proven()
-    numbers = range(3000, 3100)
+    numbers = range(3000, 3040)
     assert service.ask(numbers) != [truth(number) for number in numbers]
     service.pilot._piloted_at -= 100 * 36_000.0
-    assert service.ask(range(4000, 4100)) == [truth(number) for number in range(4000, 4100)]
+    assert service.ask(range(4000, 4040)) == [truth(number) for number in range(4000, 4040)]
     service.pilot._piloted_at += 100 * 36_000.0
     service.pilot._pid += 1  # as in a fork, which has no threads
-    assert service.ask(range(5000, 5100)) == [truth(number) for number in range(5000, 5100)]
+    assert service.ask(range(5000, 5040)) == [truth(number) for number in range(5000, 5040)]
     service.pilot._pid -= 1
 
 
@@ -249,6 +250,7 @@ def test_a_fault_of_the_autopilot_is_no_failure_of_the_request(proven, monkeypat
     assert {said.strip(".").lower() for said in service.ask(range(3000, 3040))} <= {"billing", "refund", "shipping", "other"}
 
 
+@pytest.mark.usefixtures("quick_levels")
 def test_a_plan_of_two_models_asks_today_where_they_differ(serve, tmp_path):
     def salted(salt):
         return lambda number: wrong(number) if differs(number, 0.15, salt) else truth(number)
@@ -266,8 +268,8 @@ def test_a_plan_of_two_models_asks_today_where_they_differ(serve, tmp_path):
         if (state := service.look()).plan is not None:
             break
     assert state.plan == {"kind": "agree", "models": ["nano", "mini"]}
-    for start in (2000, 2200, 2400):
-        service.ask(range(start, start + 200))
+    for start in (2000, 2050, 2100):
+        service.ask(range(start, start + 50))
         state = service.look()
     assert state.share == 0.95
     apart = [number for number in range(3000, 3200) if differs(number, 0.15, 1) != differs(number, 0.15, 2)]
@@ -294,7 +296,7 @@ def test_a_plan_that_serves_records_no_more_than_it_compares(proven, monkeypatch
     for state in service.pilot._states.values():
         state.ended = "no better plan"
     before = len(service.pilot._settling)
-    service.ask(range(6000, 6400))
+    service.ask(range(6000, 6200))
     service.pilot._write_waiting()
     assert len(service.pilot._settling) - before == 3
 

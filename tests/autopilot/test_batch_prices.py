@@ -117,7 +117,7 @@ def looks_until(service, done, seconds=90.0):
 def test_no_round_waits_for_a_batch_and_a_later_one_collects_it(serve, provider, tmp_path):
     provider.delay_s = 600.0
     service = serve()
-    service.ask(range(400))
+    service.ask(range(260))
     service.look()
     wait_for(lambda: provider.batches)
     assert service.look().candidates == []
@@ -136,7 +136,7 @@ def test_no_round_waits_for_a_batch_and_a_later_one_collects_it(serve, provider,
 def test_another_process_collects_what_the_first_has_handed_in(serve, provider, tmp_path):
     provider.delay_s = 600.0
     one, other = serve(), serve()
-    one.ask(range(400))
+    one.ask(range(260))
     one.look()
     wait_for(lambda: provider.batches)
     other.look()
@@ -150,9 +150,10 @@ def test_another_process_collects_what_the_first_has_handed_in(serve, provider, 
     assert committed_usd(tmp_path / "pilot.db") == pytest.approx(price_usd(provider))
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_what_is_killed_between_two_events_of_a_batch_buys_nothing_twice(serve, provider, tmp_path):
     service = serve()
-    service.ask(range(400))
+    service.ask(range(260))
     for _ in range(2):  # records, without a round
         service.pilot._looks += threads.SETTLED_S
         service.pilot._look()
@@ -203,12 +204,13 @@ def test_a_batch_without_answers_counts_at_its_bound(serve, provider, tmp_path):
     assert committed_usd(tmp_path / "pilot.db") > 2 * bought * CALL_USD
 
 
+@pytest.mark.usefixtures("quick_levels")
 def test_the_5_percent_that_are_compared_go_in_one_batch(serve, provider):
     service = serve()
-    service.ask(range(400))
+    service.ask(range(260))
     looks_until(service, lambda state: state.plan)
     before = len(provider.batches)
-    service.ask(range(1000, 1400))
+    service.ask(range(1000, 1100))
     looks_until(service, lambda state: state.share > 0.05)
     pilot = service.pilot._pilot
     looks_until(service, lambda _: pilot.notes["compared"]["name:grade"] == max(pilot.kept.units))

@@ -252,6 +252,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_command_whose_request_hangs_ends_with_its_exit_code(app):
     ended = subprocess.run(
         [sys.executable, "-c", LEFT_BEHIND, questions()[7]["question"]],
@@ -532,6 +533,7 @@ def test_kill_9_at_any_point_and_the_same_line_again_ends_as_undisturbed(app):
     assert_undisturbed("a.jsonl", answers("whole.jsonl"))
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("kills", [2, pytest.param(40, marks=pytest.mark.long)])
 def test_no_kill_breaks_the_budget(app, kills):
     """What was really paid is never more than what the store counts, and that never more than the budget."""

@@ -396,6 +396,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("moments", [(14, 50), pytest.param(range(10, 120), marks=pytest.mark.long)])
 def test_kill_9_between_any_two_events_and_nothing_is_bought_twice(provider, tmp_path, moments):
     app = App(provider, tmp_path, ("openai", "gemini"))

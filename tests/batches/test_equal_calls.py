@@ -243,6 +243,7 @@ for _ in sys.stdin:
 """
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_kill_9_buys_nothing_again_but_what_was_under_way(tmp_path):
     with world(tmp_path, latency_s=0.15) as (catalog, counts):
         line = [sys.executable, "-c", FORKS, str(Path(__file__).parent), str(tmp_path), *sys.path]
@@ -271,6 +272,7 @@ def test_kill_9_buys_nothing_again_but_what_was_under_way(tmp_path):
         assert paid + found.saved_usd == pytest.approx(listed)
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("isolation", ["thread", "process"])
 def test_a_profile_buys_them_once_and_takes_no_model_for_free(tmp_path, isolation, monkeypatch):
     """Also where units that want the same call run side by side, in threads or in processes."""

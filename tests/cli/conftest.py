@@ -1,11 +1,9 @@
-"""A tiny shop database with enough questions to split, and a Python whose `vinelm` need not import everything."""
+"""A tiny shop database with enough questions to split."""
 
 import json
 import sqlite3
-import sys
 
 import pytest
-from docs_parts.warm_vinelm import Warm
 
 QUESTIONS = [
     *((f"How many items cost more than {p}?", f"SELECT count(*) FROM item WHERE price > {p}") for p in range(10)),
@@ -42,19 +40,3 @@ def shop(tmp_path, monkeypatch):
     """The working folder, with ``data/`` in it."""
     monkeypatch.chdir(tmp_path)
     return shop_in(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def warm_folder():
-    """Programs whose `vinelm` is a fork of one process that has imported it: an import takes two seconds of a processor."""
-    warm = Warm()
-    yield warm.folder
-    warm.end()
-
-
-@pytest.fixture
-def warm_python(request, monkeypatch):
-    """``sys.executable`` is such a program, for this test and for the commands that it runs; returns it. Linux only."""
-    if sys.platform == "linux":
-        monkeypatch.setattr(sys, "executable", str(request.getfixturevalue("warm_folder") / "python-of-vinelm"))
-    return sys.executable

@@ -161,6 +161,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_killed_processs_reservations_stay_at_their_bound(tmp_path):
     book = KeyBook(tmp_path / "keys.db")
     key = book.add("alice", daily_usd=1.0)

@@ -4,18 +4,18 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def python():
+def python(warm_program):
     """Starts processes that have everything loaded: ``python.start(code, *arguments)``."""
     from kit.servers.loaded_python import LoadedPython
 
-    loaded = LoadedPython()
+    loaded = LoadedPython(warm_program)
     yield loaded
     loaded.close()
 
 
 @pytest.fixture(scope="session")
-def kept_workers():
-    """Process workers by execution config; closed with the session."""
+def kept_workers(warm_program):
+    """Process workers by execution config; closed with the session, before the warm program that they are forks of."""
     kept = {}
     yield kept
     for _, close in kept.values():
@@ -23,8 +23,8 @@ def kept_workers():
 
 
 @pytest.fixture
-def one_zygote(kept_workers, monkeypatch):
-    """Runs of one source share their fork server, which takes seconds to load."""
+def one_zygote(kept_workers, warm_python, monkeypatch):
+    """Runs of one source share their fork server, and all fork servers what they load, which takes seconds."""
     from vinelm.profiler import runner
 
     start = runner.make_worker

@@ -302,15 +302,21 @@ def test_what_cannot_go_in_batches_is_refused_in_one_line(provider, tmp_path, ho
 # -- kill -9 -----------------------------------------------------------------------------------------------------
 
 
+FORKS = "from kit.toys.batched import serve_forks; serve_forks()  # of vinelm"
+
+
 class Forks:
     """Processes that profile on the provider, one after another."""
 
     def __init__(self, url):
         self.url = url
         self.server = subprocess.Popen(
-            [sys.executable, "-m", "kit.toys.batched"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-c", FORKS],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
             cwd=Path(__file__).parents[1],
-        )  # fmt: skip
+        )
         assert self.server.stdout.readline() == "ready\n"
 
     def run(self, store, **how):
@@ -326,7 +332,7 @@ class Forks:
 
 
 @pytest.fixture
-def forks(provider):
+def forks(provider, warm_python):
     made = Forks(provider.url)
     yield made
     made.close()

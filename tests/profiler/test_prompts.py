@@ -14,6 +14,7 @@ HOW = {
 }
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("how", HOW)
 def test_every_row_has_the_shapes_of_its_calls(tmp_path, how):
     loaded = load(**SMALL)

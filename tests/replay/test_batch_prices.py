@@ -28,13 +28,13 @@ from vinelm.traces.store.batches import BatchRecords
 CALLS, BUDGET_USD = 150, 5.0
 _RUN = """
 import signal, sys
-from test_batch_prices import replayed
+from test_batch_prices import replayed  # of vinelm
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
 replayed(sys.argv[1], sys.argv[2])
 """
 _KILLED = """
 import os, sys
-from kit.toys.batched import dying
+from kit.toys.batched import dying  # of vinelm
 from openai.resources import batches, files
 from test_batch_prices import catalog_of, create_backends, replayed
 path, url, *counts = sys.argv[1:]
@@ -100,6 +100,7 @@ def test_the_verdict_is_that_of_calls_at_once_for_half_the_dollars(provider, tmp
     assert check_store(tmp_path / "a.db").is_whole
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_what_is_killed_between_two_events_of_a_batch_buys_nothing_twice(provider, tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     line = [sys.executable, "-c", _KILLED, str(tmp_path / "a.db"), provider.url, *map(str, (1, 2, 3, 5, 40, 90))]
@@ -130,6 +131,7 @@ def test_a_batch_that_has_not_ended_is_waited_for_by_the_next_run(provider, tmp_
     assert check_store(tmp_path / "a.db").is_whole
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_ctrl_c_does_not_wait_for_a_batch(provider, tmp_path):
     provider.delay_s = 600.0
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}

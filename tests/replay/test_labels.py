@@ -70,6 +70,7 @@ with opened(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_two_processes_label_each_question_once(path):
     line = [sys.executable, "-c", _LABELS, str(path)]
     both = [subprocess.Popen([*line, who], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for who in ("ann", "bob")]

@@ -204,6 +204,7 @@ for _ in range(100):
 """
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_lines_of_several_processes_stay_whole(tmp_path):
     path = tmp_path / "calls.jsonl"
     writers = [subprocess.Popen([sys.executable, "-c", WRITES, path]) for _ in range(3)]

@@ -16,6 +16,11 @@ from langgraph.types import Command, RetryPolicy
 from vinelm.money.spend_guard import SpendGuard
 
 TESTS = Path(__file__).parents[2]
+RUNS = """
+import runpy, warnings
+warnings.simplefilter("error")
+runpy.run_module("kit.apps.paying", run_name="__main__", alter_sys=True)  # of vinelm
+"""
 RESUME = Command(resume="yes")
 KINDS = [(kind, is_async) for kind in ("stage", "chat") for is_async in (False, True)]
 
@@ -35,7 +40,7 @@ def elsewhere(app, *runs, code=0):
     """What the runs return in a real process of their own."""
     job = {"folder": str(app.paid.parent), "kind": app.kind, "is_async": app.is_async, "runs": runs}
     child = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "kit.apps.paying"],
+        [sys.executable, "-c", RUNS],
         input=json.dumps(job), env={**os.environ, "PYTHONPATH": str(TESTS)}, capture_output=True, text=True, check=False,
         timeout=120,
     )  # fmt: skip
@@ -60,6 +65,7 @@ def test_the_same_in_another_process_each_time(app):
     assert app.paid_usd() == 0.8
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize(("kind", "is_async"), [KINDS[0], *(pytest.param(*kind, marks=pytest.mark.long) for kind in KINDS[1:])])
 def test_the_same_in_real_processes(tmp_path, kind, is_async):
     app = PayingApp(tmp_path, kind=kind, is_async=is_async)
@@ -102,6 +108,7 @@ def test_attempts_of_a_retry_policy_count_in_the_next_run(tmp_path, is_async):
     assert app.paid_usd() == 0.8
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize(
     ("kind", "is_async"), [KINDS[0], KINDS[3], *(pytest.param(*kind, marks=pytest.mark.long) for kind in KINDS[1:3])]
 )

@@ -1,7 +1,6 @@
 """Python processes of a test's own that need not import anything first: forks of one that has everything loaded.
 
-Real processes all the same: they are killed, interrupted and waited for by their pid. Started once per test session, as
-``python -m kit.servers.loaded_python FD [MODULE ...]``.
+Real processes all the same: they are killed, interrupted and waited for by their pid. Started once per test session.
 """
 
 import importlib
@@ -20,13 +19,14 @@ PATHS = [str(TESTS), str(TESTS.parent / "scripts")]
 
 
 class LoadedPython:
-    """Starts them; ``modules`` are imported in place of what a profile needs. Linux and macOS."""
+    """Starts them with that Python; ``modules`` are imported in place of what a profile needs. Linux and macOS."""
 
-    def __init__(self, *modules):
+    def __init__(self, python, *modules):
         self._control, theirs = socket.socketpair()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS), "OPENBLAS_NUM_THREADS": "1"}
         with theirs:
-            command = [sys.executable, "-m", __name__, str(theirs.fileno()), *modules]
+            code = f"import sys; sys.executable = {sys.executable!r}; from {__name__} import main; main()  # of vinelm"
+            command = [python, "-c", code, str(theirs.fileno()), *modules]
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, start_new_session=True)
 
     def start(self, code, *arguments):
@@ -154,7 +154,8 @@ def _run(order, stdout):
     os._exit(code)
 
 
-if __name__ == "__main__":
+def main():
+    """Load what the command line names, and serve."""
     number, *modules = sys.argv[1:]
     for name in modules or ("bench_profiler", "kit.toys.profiling", "vinelm.profiler.execution.unit"):
         importlib.import_module(name)

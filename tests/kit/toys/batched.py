@@ -1,6 +1,6 @@
 """The toy on models of providers that have batches: a :class:`~kit.servers.batch_provider.BatchProvider` answers.
 
-python -m kit.toys.batched: profiles it in processes of their own, which end or are killed (:func:`serve_forks`).
+:func:`serve_forks` profiles it in processes of their own, which end or are killed.
 """
 
 import datetime
@@ -149,7 +149,3 @@ def serve_forks():
             finally:
                 os._exit(code)
         print(os.waitpid(pid, 0)[1], flush=True)
-
-
-if __name__ == "__main__":
-    serve_forks()

@@ -71,7 +71,7 @@ def test_processes_buy_the_same_rows(tmp_path, one_zygote):
         assert replace(there, committed_usd=result.committed_usd) == result
 
 
-def test_a_unit_that_dies_is_a_row_and_nothing_else_suffers(tmp_path, monkeypatch, capfd):
+def test_a_unit_that_dies_is_a_row_and_nothing_else_suffers(tmp_path, warm_python, monkeypatch, capfd):
     monkeypatch.setenv("TOY_API_KEY", "sk-canary-123456")
     mischief = {
         "q0/m0": "os._exit",

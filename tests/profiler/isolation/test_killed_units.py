@@ -43,7 +43,7 @@ def load(folder, signal_name="SIGKILL", times=1, cell="q0/m0", victim="child", n
 
 
 @pytest.fixture(autouse=True)
-def importable(monkeypatch):
+def importable(monkeypatch, warm_python):
     """By the children as well: the path of this process is theirs."""
     monkeypatch.syspath_prepend(os.path.dirname(__file__))
 

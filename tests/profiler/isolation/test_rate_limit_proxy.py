@@ -47,6 +47,7 @@ def never(_):
     raise AssertionError("the run's side waits, not the child's")
 
 
+@pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("isolation", ["process", "thread"])
 def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
     settings = {"n_requests": 5, "seconds": 0.01}

@@ -41,8 +41,8 @@ ROWS = [a_row(f"q{i}") for i in range(5)]
 
 
 @pytest.fixture(scope="module")
-def python():
-    made = LoadedPython("vinelm.traces.store.store", "vinelm.traces.testing")
+def python(warm_program):
+    made = LoadedPython(warm_program, "vinelm.traces.store.store", "vinelm.traces.testing")
     yield made
     made.close()
 
