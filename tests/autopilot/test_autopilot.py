@@ -47,6 +47,7 @@ def proven(proven_store, serve, tmp_path):
     return begin
 
 
+@pytest.mark.usefixtures("quick_levels")
 def test_a_model_that_answers_the_same_is_proven_and_raised_without_a_label(history, proven):
     before, found, *raised = history.states
     assert history.answers == [truth(number) for number in range(200)]
@@ -149,6 +150,7 @@ def test_a_cheap_model_that_fails_is_no_failure_of_the_request(proven):
     assert state.alarms[-1][1] == "its model fails more often"
 
 
+@pytest.mark.usefixtures("quick_levels")
 def test_what_a_stream_costs_is_counted_even_where_its_reader_leaves(proven):
     service = proven()
     chat = service.vine.chat_model("grade", default="big")
@@ -160,6 +162,7 @@ def test_what_a_stream_costs_is_counted_even_where_its_reader_leaves(proven):
     assert sum(usd for usd, _ in took) == pytest.approx(counted.usd) == pytest.approx(0.001 * len(took))
 
 
+@pytest.mark.usefixtures("quick_levels")
 def test_each_of_two_calls_of_a_stage_counts_what_it_cost(proven):
     service = proven()
     service.calls = 2
@@ -276,6 +279,7 @@ def test_a_plan_of_two_models_asks_today_where_they_differ(serve, tmp_path):
     assert service.ask(apart) == [truth(number) for number in apart]
 
 
+@pytest.mark.usefixtures("quick_levels")
 def test_a_pilot_that_loses_the_store_begins_again_from_what_is_kept(proven, monkeypatch):
     service = proven()
     pilot = service.pilot._pilot

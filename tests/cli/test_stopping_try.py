@@ -31,9 +31,6 @@ HEEDED = (
     "signal.signal(signal.SIGINT, signal.default_int_handler)"
 )
 TRY = f"import sys; {HEEDED}; from vinelm.cli.main import main; sys.exit(main())"
-APART = f"import os; open('try_pid', 'w').write(str(os.getpid())); import sys; sys.executable = {sys.executable!r}; {TRY}"
-
-pytestmark = pytest.mark.usefixtures("warm_python")
 
 
 def is_running(pid):
@@ -46,22 +43,19 @@ def is_running(pid):
 
 @pytest.fixture
 def started(tmp_path):
-    """The ids of `vinelm try` on an application that never ends its import, and of what imports it; what starts the former.
-
-    The try is a fork of a process that has imported everything; what it starts is a Python of its own.
-    """
+    """`vinelm try` on an application that never ends its import, and the id of the process that imports it."""
     running = []
 
     def start(code="", name="workflow", *more):
         (tmp_path / f"{name}.py").write_text(APP.format(code), encoding="utf-8")
         (tmp_path / "q.csv").write_text("question,answer\n1,1\n", encoding="utf-8")
         shutil.copy(MODELS, tmp_path)
-        line = [sys.executable, "-c", APART, "try", f"{name}.py:build", "--budget-usd", "1", *more]
+        line = [sys.executable, "-c", TRY, "try", f"{name}.py:build", "--budget-usd", "1", *more]
         process = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
         running.append(process)
         wait_for((tmp_path / "pid").exists)
         wait_for(lambda: (tmp_path / "pid").read_text() != "")
-        return *(int((tmp_path / file).read_text()) for file in ("try_pid", "pid")), process
+        return process, int((tmp_path / "pid").read_text())
 
     yield start
     for process in running:
@@ -73,27 +67,27 @@ def started(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_try_whose_application_never_ends_its_import(started, number):
-    trying, importing, process = started()
-    assert importing == trying
-    os.kill(trying, number)
+    process, importing = started()
+    assert importing == process.pid
+    os.kill(process.pid, number)
     assert process.wait(60) == 130
     assert process.stderr.read().splitlines()[-1] == "interrupted: what was bought is kept: the same command continues"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_ctrl_c_ends_one_that_ignores_other_signals(started):
-    trying, _, process = started("signal.signal(signal.SIGTERM, signal.SIG_IGN)")
-    os.kill(trying, signal.SIGTERM)
-    os.kill(trying, signal.SIGINT)
+    process, _ = started("signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+    os.kill(process.pid, signal.SIGTERM)
+    os.kill(process.pid, signal.SIGINT)
     assert process.wait(60) == 130
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_a_signal_ends_the_process_that_changes_the_application_too(started, number):
-    trying, importing, process = started("", "app_that_waits", "--dataset", "q.csv", "--apply")
-    assert importing != trying
-    os.kill(trying, number)
+    process, importing = started("", "app_that_waits", "--dataset", "q.csv", "--apply")
+    assert importing != process.pid
+    os.kill(process.pid, number)
     assert process.wait(60) == 130
     wait_for(lambda: not is_running(importing))
 
@@ -119,7 +113,7 @@ def test_a_try_that_is_stopped_while_it_buys_shows_the_verdict_so_far_and_the_sa
 ):
     shutil.copy(MODELS, tmp_path)
     questions = MODELS.with_name("questions.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "questions.jsonl").write_text("".join(questions[:12]), encoding="utf-8")
+    (tmp_path / "questions.jsonl").write_text("".join(questions[:40]), encoding="utf-8")
     text = MODELS.with_name("my_app.py").read_text(encoding="utf-8")
     slow = text.replace(
         "def solve(state: State, model):", "def solve(state: State, model):\n    time.sleep(float(os.environ['SOLVE_S']))"
