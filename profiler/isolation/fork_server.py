@@ -114,13 +114,16 @@ class _ForkServer:
         command with ``kill`` (a job's number) and ``signal`` sends this signal to the child.
         """
         text, descriptors = b"", []
+        waiting = select.poll()  # unlike select, it takes the descriptors of a process that has more than a thousand open
+        waiting.register(self.control, select.POLLIN)
+        waiting.register(self._woken, select.POLLIN)
         while True:
-            readable, _, _ = select.select([self.control, self._woken], [], [])
-            if self._woken in readable:
+            readable = {number for number, _ in waiting.poll()}
+            if self._woken.fileno() in readable:
                 with contextlib.suppress(BlockingIOError):
                     self._woken.recv(4096)
                 self._reap()
-            if self.control not in readable:
+            if self.control.fileno() not in readable:
                 continue
             # Linux passes at most 253 descriptors with one message, and each command to fork has two.
             data, got, _, _ = socket.recv_fds(self.control, 65536, 250)

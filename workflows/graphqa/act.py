@@ -120,7 +120,8 @@ def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
     if is_supported():
         with SESSIONS.one() as session:
             calls = Calls(functions)
-            found = _asked(session, {"code": code, "names": sorted(functions), "silent_s": SILENT_S}, calls)
+            # The session ends itself later than it is ended here, so that a silent snippet is never a session that has died.
+            found = _asked(session, {"code": code, "names": sorted(functions), "silent_s": 2.0 * SILENT_S}, calls)
     else:
         from vinelm.workflows.graphqa.act_process import executed
 
