@@ -156,20 +156,30 @@ class CheckReport:
     """All checks, in order, without the checks that an earlier failure made impossible.
 
     ``template_code`` is the code of the template that was derived from the graph; None if the workflow declares a template.
-    ``questions`` to the author are optional for a profile, such as which model a stage currently uses. ``today`` maps each
-    stage without a declared model to the model that the application called, by catalog name. ``prompts`` describes the common
-    parts of the requests' prompts; None if not requested, or if a check failed. ``requests`` is the number of requests of the
-    workflow. ``without_today`` are the stages whose current model neither the template nor the scripted run shows.
+    ``today`` maps each stage without a declared model to the model that the application called, by catalog name.
+    ``without_today`` are the stages whose current model neither the template nor the scripted run shows. ``prompts`` describes
+    the common parts of the requests' prompts; None if not requested, or if a check failed. ``requests`` is the number of
+    requests of the workflow.
     """
 
     workflow: str
     items: tuple[CheckItem, ...]
     template_code: str | None = None
-    questions: tuple[str, ...] = ()
     today: Mapping[str, str] = field(default_factory=dict)
     prompts: PromptLayout | None = None
     requests: int = 0
     without_today: tuple[str, ...] = ()
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """Questions to the author, optional for a profile: which models does the current setup use?
+
+        Plans are compared with the current setup.
+        """
+        if not self.without_today:
+            return ()
+        names, first = ", ".join(self.without_today), self.without_today[0]
+        return (f'which model runs today at {names}? Say it with its name in the catalog: Stage("{first}", default=NAME)',)
 
     @property
     def is_ok(self) -> bool:
@@ -184,7 +194,8 @@ def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool =
 
     Makes no call and spends nothing; runs the workflow's own tools and scorer. The scripted model writes the right answer if
     the workflow has a writer, else the first label, else a fixed text. It calls each tool once, with arguments that fit the
-    tool's schema, and then answers; a structured answer is filled with data that fits.
+    tool's schema, and then answers; a structured answer is filled with data that fits. If these answers do not lead to every
+    stage, or seem misread, the request runs again with other answers.
 
     Returns:
         The checks. An error in the workflow gives a failed item, never an exception.
@@ -193,9 +204,7 @@ def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool =
     items = tuple(_items(workflow, catalog, asks, seen, PROMPT_REQUESTS if with_prompts else 1))
     prompts = seen.layout() if with_prompts and all(item.is_ok for item in items) else None
     code = None if workflow.has_template else _code_of(workflow, catalog)
-    return CheckReport(
-        workflow.name, items, code, tuple(asks.questions), asks.today, prompts, len(workflow.requests), asks.unknown
-    )
+    return CheckReport(workflow.name, items, code, asks.today, prompts, len(workflow.requests), asks.unknown)
 
 
 def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
@@ -209,9 +218,8 @@ def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
 
 @dataclass(slots=True)
 class _Asks:
-    """The open questions to the author, and the models that the application called."""
+    """The models that the application called, by stage, and the stages for which it called no model or several."""
 
-    questions: list[str] = field(default_factory=list)
     today: dict[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
 
@@ -281,14 +289,14 @@ def _runs_today(
     run.
 
     The called model of a stage without a declaration is recorded in ``asks.today``. If such a stage called no model or several,
-    a question is added to ``asks.questions``.
+    the stage is recorded in ``asks.unknown``.
 
     Args:
         template: the workflow's template.
         catalog: the models.
         declared: the model that the application declares for each stage, or None.
         called: the models that the application called for each stage.
-        asks: receives the called models and the question.
+        asks: receives the called models, and the stages without one.
     """
     unknown: list[Stage] = []
     for stage in template.stages:
@@ -308,14 +316,7 @@ def _runs_today(
         lines = ", ".join(f'Stage("{stage}", default="{model}")' for stage, model in asks.today.items())
         yield CheckItem("today", True, f"the application says what runs today: write {lines}", is_doubtful=True)
     if unknown:
-        asks.questions.append(_today(unknown))
         asks.unknown = tuple(stage.name for stage in unknown)
-
-
-def _today(stages: Sequence[Stage]) -> str:
-    """Return a question to the author: which models does the current setup use? Plans are compared with it."""
-    names = ", ".join(stage.name for stage in stages)
-    return f'which model runs today at {names}? Say it with its name in the catalog: Stage("{stages[0].name}", default=NAME)'
 
 
 def _judge(judge: LLMJudge, catalog: Catalog) -> CheckItem:
@@ -381,17 +382,15 @@ def _is_misread(items: Sequence[CheckItem]) -> bool:
 
 def _with_tools(units: Units, request: Request, backend: ScriptedBackend) -> list[CheckItem]:
     """Return the checks of a scripted run. If a tool refuses the scripted arguments, run again without that tool."""
-    refused: list[str] = []
     while True:
-        items = list(_one_run(units, request, refused, backend))
+        items = list(_one_run(units, request, backend))
         refusal = None if all(item.is_ok for item in items) else tool_refusal(units.last_error)
         if refusal is None or refusal.tool in backend.untried:
             return items
-        backend.untried.add(refusal.tool)
-        refused.append(f"the tool {refusal.tool!r} refused the script's arguments ({_placed(refusal.error)})")
+        backend.untried[refusal.tool] = f"the tool {refusal.tool!r} refused the script's arguments ({_placed(refusal.error)})"
 
 
-def _one_run(units: Units, request: Request, refused: Sequence[str], backend: ScriptedBackend) -> Iterator[CheckItem]:
+def _one_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterator[CheckItem]:
     backend.seen.begin(request.id, units.workflow.graph_input(request))
     backend.has_written, backend.reached = False, set()
     if not isinstance(units, ReplayRunner):
@@ -434,7 +433,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
         yield CheckItem(
             "dry run",
             True,
-            f"request {request.id!r}: {path}, each from {way}" + _not_tried(units.template, rows, refused, is_beyond, is_stuck),
+            f"request {request.id!r}: {path}, each from {way}" + _not_tried(units.template, rows, backend, is_beyond, is_stuck),
         )
     if last.failure != "state" and not isinstance(units, ReplayRunner):
         yield _round_trip(units.saver.changed)
@@ -460,13 +459,15 @@ def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tu
     return (*(row.stage for row in rows), stage.name)
 
 
-def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequence[str], is_beyond: bool, is_stuck: bool) -> str:
+def _not_tried(
+    template: Template, rows: Sequence[Observation], backend: ScriptedBackend, is_beyond: bool, is_stuck: bool
+) -> str:
     """Return in words the stages, tools and loop ends that the scripted answers did not reach; empty if they reached all.
 
     Args:
         template: the workflow's template.
         rows: the results of the scripted run.
-        refused: a note on each tool that refused its arguments.
+        backend: names the tools that refused their arguments.
         is_beyond: whether the loop took more turns than the template allows.
         is_stuck: whether the application forces a call that a tool refused.
     """
@@ -475,7 +476,7 @@ def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequenc
     notes = [
         *([f"its answers did not lead to {', '.join(others)}"] if others else []),
         *(["its answers never end the loop: times= has to be the most turns that a request takes"] if is_beyond else []),
-        *refused,
+        *backend.untried.values(),
         *(["nothing behind it was tried, since the application forces this call"] if is_stuck else []),
     ]
     return "".join(f"; {note}" for note in notes)
@@ -567,8 +568,8 @@ class ScriptedBackend:
 
     def __init__(self, workflow: Workflow, seen: SeenPrompts | None = None) -> None:
         self._workflow, self.seen = workflow, seen or SeenPrompts()
-        self.untried: set[str] = set()
-        """Tools that are not called."""
+        self.untried: dict[str, str] = {}
+        """Tools that are not called, each with a note on why."""
         self.has_written = False
         """Whether it has answered a prompt with free text since the run began, which an application may misread."""
         self.fills_prompts = False

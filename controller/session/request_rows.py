@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock, RLock
@@ -52,6 +53,7 @@ class _Pending:
         in_flight: the number of other calls on the engine when this call began.
         attempts: the attempts that have ended.
         is_open: whether an attempt is in flight.
+        began_s: the time at which the first attempt began; infinite until one has ended.
         ended_s: the time at which the last attempt ended.
         tools_until_s: the time at which the tools after the call ended; None until the check or the next call.
         stopped: True if the check passed the answer or no stage can follow, False if the request continued; None if unknown.
@@ -63,6 +65,7 @@ class _Pending:
     in_flight: int
     attempts: list[Invocation] = field(default_factory=list)
     is_open: bool = True
+    began_s: float = math.inf
     ended_s: float = 0.0
     tools_until_s: float | None = None
     stopped: bool | None = None
@@ -138,6 +141,7 @@ class RequestRows:
                 return
             one.attempts.append(invocation)
             one.ended_s = self._now()
+            one.began_s = min(one.began_s, one.ended_s - invocation.latency_s)
             self._close(invocation.prefix, one)
 
     def interrupted(self, path: Path) -> None:
@@ -204,6 +208,7 @@ class RequestRows:
                 request_id=self.request_id,
                 prefix=path,
                 stage=one.stage,
+                span_s=one.ended_s - one.began_s if one.stage in self._template.per_node else None,
                 success=None,
                 stopped=None if failed else one.stopped,
                 tool_latency_s=0.0 if failed else max(until_s - one.ended_s, 0.0),

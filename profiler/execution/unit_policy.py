@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ class UnitPolicy(ForcedPolicy):
         """The state before the nodes that follow the loop, where the workflow's own check passed the answer."""
         self.answered = 0
         """How many interrupts of the graph were answered."""
-        self._stage_began_s = self._stage_ended_s = self.clock.now()
+        self._stage_began_s, self._stage_ended_s = math.inf, self.clock.now()
         self._boundary_s: float | None = None
 
     def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
@@ -55,10 +56,9 @@ class UnitPolicy(ForcedPolicy):
 
     def record(self, invocation: Invocation) -> None:
         """Record the invocation and when it ended."""
-        began_s = self.clock.now() - invocation.latency_s
-        self._stage_began_s = min(self._stage_began_s, began_s) if self.invocations else began_s
         super().record(invocation)
         self._stage_ended_s = self.clock.now()
+        self._stage_began_s = min(self._stage_began_s, self._stage_ended_s - invocation.latency_s)
 
     def at_boundary(self) -> None:
         """Record that the next stage is reached or the workflow has ended; later work is not part of the job."""

@@ -173,13 +173,13 @@ class Figures:
 
 
 class Runs:
-    """Runs command lines in forks of one process of ``python``, each in a folder of its own."""
+    """Runs command lines in forks of one process, each in a folder of its own."""
 
-    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([SHARED, os.environ.get("PYTHONPATH", "")])}
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self._process = subprocess.Popen([python, "-c", FORKS], env=environment, **pipes)
+        self._process = subprocess.Popen([sys.executable, "-c", FORKS], env=environment, **pipes)
         made = folder / "made"
         made.mkdir()
         for name in ("my_app.py", "models.toml", "questions.jsonl"):

@@ -8,8 +8,8 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory, warm_program):
-    made = kill_verbs.Runs(tmp_path_factory.mktemp("kills"), warm_program)
+def runs(tmp_path_factory):
+    made = kill_verbs.Runs(tmp_path_factory.mktemp("kills"))
     yield made
     made.close()
 

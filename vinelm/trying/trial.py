@@ -248,16 +248,12 @@ def _checked(tell: Callable[[str], None], today: str | None = None) -> tuple[Inp
             raise WorkflowError(f"{SPEC}: {item.name}: {item.detail}")
         if item.is_doubtful and not (item.name == "today" and report.today):
             tell(f"look  {item.name}: {item.detail}")
-    if report.today:
-        tell(note_today(Path(WORKFLOW_FILE), report.today, "so your app made its models"))
-    questions = report.questions
-    if report.without_today and today is not None:
-        named = dict.fromkeys(report.without_today, _named(today, catalog))
-        tell(note_today(Path(WORKFLOW_FILE), named, "as you say"))
-        questions = ()
-    if report.today or questions != report.questions:
-        workflow = _workflow()
-    return prepared(workflow, catalog, seed=0), questions
+    said = {} if today is None or not report.without_today else dict.fromkeys(report.without_today, _named(today, catalog))
+    for known, source in ((report.today, "so your app made its models"), (said, "as you say")):
+        if known:
+            tell(note_today(Path(WORKFLOW_FILE), known, source))
+            workflow = _workflow()
+    return prepared(workflow, catalog, seed=0), () if said else report.questions
 
 
 def _named(today: str, catalog: Catalog) -> str:

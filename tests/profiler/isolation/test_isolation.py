@@ -1,5 +1,6 @@
 """Fresh processes, threads, inline: the same rows, and whatever a unit does there stays its own affair."""
 
+import os
 import random
 import time
 from dataclasses import replace
@@ -69,6 +70,22 @@ def test_processes_buy_the_same_rows(tmp_path, one_zygote):
         there, theirs, _ = run(tmp_path / f"{name}-p.db", workflow, processes(3, settings=settings), **caps)
         assert by_cell(theirs) == by_cell(rows)
         assert replace(there, committed_usd=result.committed_usd) == result
+
+
+def test_a_process_with_more_than_a_thousand_open_files_profiles(tmp_path):
+    """What its units are forked from waited by ``select``, which takes no descriptor above 1,023."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        result, rows, _ = run(tmp_path / "s.db", toy(n_requests=1), processes(1, settings={"n_requests": 1}), coverage=0.1)
+    finally:
+        for number in held:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert rows
+    assert result.failures == {}
 
 
 def test_a_unit_that_dies_is_a_row_and_nothing_else_suffers(tmp_path, warm_python, monkeypatch, capfd):

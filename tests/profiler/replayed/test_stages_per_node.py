@@ -13,7 +13,9 @@ from langgraph.graph import START, StateGraph
 
 from vinelm import VineChatModel
 from vinelm.adapters.langgraph.exits import resolved
+from vinelm.controller.session.request_rows import InFlight, RequestRows
 from vinelm.profiler import ProfileSettings, profile
+from vinelm.requests.protocols import Invocation
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.template import Parallel, Stage, Template
 from vinelm.template.steps import from_plain, to_plain
@@ -116,6 +118,26 @@ def test_a_profile_buys_one_row_for_all_calls_of_the_node(tmp_path, template, no
     assert len(backend.calls) == sum(row.calls for row in rows)  # replays bought nothing
     if template is STUDY:  # four turns one after the other, two calls at once; each takes as many seconds as its depth
         assert {row.latency_s for row in wide_rows} <= {10.0, 12.0}
+
+
+@pytest.mark.parametrize(
+    ("calls", "latency_s"),
+    [
+        ([(3.0, 1.0), (9.0, 4.0)], 5.0),  # one after the other, with the application's own work between them
+        ([(6.0, 4.0), (6.5, 4.0)], 4.5),  # at the same time, nearly
+    ],
+)
+def test_a_served_row_has_the_seconds_of_all_calls(calls, latency_s):
+    """It had those of its longest call, where a profile's row had those of all."""
+    rows, clock = [], iter([1.0, 1.0, *(ended_s for ended_s, _ in calls)])
+    served = RequestRows("r", STUDY, rows.append, InFlight({}), lambda: next(clock))
+    served.began("plan", ("m0",), 0.0, None)
+    served.ended(Invocation(stage="plan", prefix=("m0",), latency_s=1.0), None)
+    served.began("study", ("m0", "m1"), 0.0, None)
+    for _, took_s in calls:
+        served.ended(Invocation(stage="study", prefix=("m0", "m1"), latency_s=took_s), None)
+    served.close()
+    assert [(row.stage, row.latency_s) for row in rows] == [("plan", 1.0), ("study", latency_s)]
 
 
 def test_it_is_read_from_the_graph_and_kept_in_files():

@@ -185,8 +185,8 @@ def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> s
         return "it is no graph"
     if joint_stages(workflow.template):
         return "stages run side by side"
-    for name in workflow.template.per_node:
-        return f"the node {name!r} may make several calls"
+    if workflow.template.per_node:
+        return f"the node {min(workflow.template.per_node)!r} may make several calls"
     chats = chat_nodes(app)
     seen = {name for one in chats.values() for name in one.names}
     seen |= {*wrapped_stages(app).values(), *_routed_agents(app, agents)}

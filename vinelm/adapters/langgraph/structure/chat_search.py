@@ -108,10 +108,12 @@ def chat_nodes(
     """
     found: dict[str, HeldStages] = {}
     for node, spec in graph.builder.nodes.items():
-        held = ObjectSearch(node, within | {id(graph)}, is_any=is_any).held_by(spec.runnable)
+        search = ObjectSearch(node, within | {id(graph)}, is_any=is_any)
+        held = search.held_by(spec.runnable)
         if held.names or held.makes_some or held.inner:
-            apart = ObjectSearch(node, within | {id(graph)}, is_any=is_any, without_tools=True).held_by(spec.runnable)
-            held.is_in_tools = not (apart.names or apart.makes_some or apart.inner)
+            if search.has_met_tools:
+                apart = ObjectSearch(node, within | {id(graph)}, is_any=is_any, without_tools=True).held_by(spec.runnable)
+                held.is_in_tools = not (apart.names or apart.makes_some or apart.inner)
             held.is_tools = any(kind.__name__ == "ToolNode" for kind in type(spec.runnable).__mro__)
             found[node] = held
     for source, branches in graph.builder.branches.items():
@@ -219,6 +221,11 @@ class ObjectSearch:
         self._seen: dict[int, Any] = {}  # keeps the objects alive, so that no id is reused
         self._held = HeldStages()
 
+    @property
+    def has_met_tools(self) -> bool:
+        """Whether the searched objects include a tool."""
+        return any(isinstance(item, (BaseTool, ToolNode)) for item in self._seen.values())
+
     def held_by(self, target: Any) -> HeldStages:
         """Search ``target``, and return all stages found so far, including those of earlier searches."""
         # A prebuilt middleware's hook (``SummarizationMiddleware.before_model``) calls the model that it was made with. Hooks
@@ -317,6 +324,7 @@ class ObjectSearch:
 
 
 _GRAPH_MAKERS = frozenset({"create_agent", "create_react_agent", "create_deep_agent", "create_supervisor", "create_swarm"})
+"""Functions of libraries that return an agent or a graph of agents."""
 
 
 def _makes_graph(value: Any) -> bool:

@@ -196,10 +196,10 @@ class _Whole:
             self._around[f"{place}/{number}/"] = path + WITHIN
             self.add(one.graph, one.stage_of, one.held, f"{place}/{number}/")
             ways.choices[f"{place}/{number}/{END}"] = [{f"{place}/more": frozenset()}]
-        is_hook = path.endswith(_HOOKS) or (found.is_in_tools and not found.is_tools and not found.inner)
-        more: Choice = dict.fromkeys((done,) if is_hook else (*parts, done), frozenset())
+        is_once = path.endswith(_HOOKS) or (found.is_in_tools and not found.is_tools and not found.inner)
+        more: Choice = dict.fromkeys((done,) if is_once else (*parts, done), frozenset())
         ways.choices[f"{place}/more"] = [more]
-        ways.choices[place] = [dict.fromkeys((*parts, done) if is_hook or found.is_tools else parts, frozenset())]
+        ways.choices[place] = [dict.fromkeys((*parts, done) if is_once or found.is_tools else parts, frozenset())]
         ways.choices[done] = behind
 
 
