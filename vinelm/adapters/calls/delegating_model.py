@@ -30,7 +30,7 @@ them. LangSmith shows these for the run. LangChain removes the key from the mess
 class Attempt:
     """One call of a chosen model, as a context manager for ``with`` and ``async with``.
 
-    This class suppresses no error. A subclass suppresses an error of the block if another attempt may succeed.
+    This class lets errors in the block pass. A subclass suppresses such an error if another attempt may succeed.
 
     Attributes:
         model: the chat model to call.
@@ -62,7 +62,9 @@ class Attempt:
 
 
 class DelegatingChatModel(BaseChatModel):
-    """Calls the models of its attempts in order, until a model answers. Converts tools and schemas for each model."""
+    """A chat model that passes each call to another model, and tries further models after failures, until one answers. Tools
+    and schemas are converted for each called model.
+    """
 
     @abstractmethod
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
@@ -71,7 +73,7 @@ class DelegatingChatModel(BaseChatModel):
         Args:
             number: the number of the attempt, counted from 0.
             messages: the prompt.
-            options: the options of the call, not yet in that model's format.
+            options: the options of the call, not yet converted to the called model's format.
         """
 
     async def _aattempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
@@ -101,7 +103,7 @@ class DelegatingChatModel(BaseChatModel):
 
         The other arguments (``method``, ``strict``) are passed to the chosen model's ``with_structured_output``. An instance is
         parsed from a tool call, from JSON text, or from an object that the model's client has parsed. With ``include_raw`` the
-        runnable yields a dict with the raw answer, too.
+        runnable yields a dict that also has the raw answer.
         """
         return structured_chain(self, schema, include_raw=include_raw, options=kwargs)
 
@@ -205,8 +207,8 @@ def _streams(model: BaseChatModel, options: Mapping[str, Any], *, asynchronously
 def name_model(generation: ChatGeneration, model: BaseChatModel) -> None:
     """Write the model's provider and name into its answer, or into the answer's first chunk, unless they are set.
 
-    LangChain's tracing reads them. Does nothing if LangChain is too old to read them, because they would then appear in the
-    caller's messages. Never raises, since an error in tracing must not fail a call that was answered.
+    LangChain's tracing reads the two. Does nothing with LangChain versions that do not read them, because there they would
+    appear in the caller's messages. Never raises, since an error in tracing must not fail a call that was answered.
     """
     answered(partial(_write_name, generation, model), None)
 

@@ -23,10 +23,10 @@ class Structured:
     options: Mapping[str, Any]
 
     def parsed(self, message: AIMessage) -> Any:
-        """Return the schema's instance that the model's answer ``message`` contains; a dict unless the schema is a pydantic
-        class.
+        """Return the instance of the schema that the model's answer ``message`` contains: a pydantic object, or a dict for any
+        other schema.
 
-        It is read from an object that the model's client has parsed, from a tool call, or from the text as JSON.
+        The instance is read from an object that the model's client has parsed, from a tool call, or from the text as JSON.
 
         Raises:
             OutputParserException: the answer contains no instance, or one that does not fit the schema.

@@ -112,9 +112,9 @@ _SHARED: Mapping[str, str] = MappingProxyType({"temperature": "temperature", "to
 
 
 def taken(bind_tools: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``options`` without ``parallel_tool_calls`` if this ``bind_tools`` has no such parameter.
+    """Return ``options`` without ``parallel_tool_calls`` if ``bind_tools`` has no such parameter, otherwise unchanged.
 
-    Libraries pass it because our own signature lists it, but a provider without the parameter would refuse the call.
+    Libraries pass this option because our own signature lists it, but a provider without the parameter would refuse the call.
     """
     known = inspect.signature(bind_tools).parameters
     return {name: one for name, one in options.items() if name in known or name != PARALLEL}
@@ -151,7 +151,8 @@ def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
 
 
 def bind_lazily(model: BaseChatModel, tools: Sequence[Any], options: dict[str, Any]) -> Runnable[Any, Any]:
-    """Return ``model`` bound to tools that are converted at each call, for the model chosen then."""
+    """Return ``model`` bound to tools that are converted at each call, to the format of the model that is chosen for the call.
+    """
     tracing = {TRACING_ONLY: options.pop(TRACING_ONLY)} if TRACING_ONLY in options else {}
     return model.bind(tools=BoundTools(tools, options), **tracing)
 
@@ -159,8 +160,8 @@ def bind_lazily(model: BaseChatModel, tools: Sequence[Any], options: dict[str, A
 def structured_chain(model: BaseChatModel, schema: Any, *, include_raw: bool, options: dict[str, Any]) -> Runnable[Any, Any]:
     """Return a runnable that parses the answer of the chosen model, in whatever form it comes, into an instance of ``schema``.
 
-    ``options`` are the other arguments of ``with_structured_output``. With ``include_raw`` the runnable returns a dict that has
-    the raw answer, too.
+    ``options`` are the other arguments of ``with_structured_output``. With ``include_raw`` the runnable returns a dict that
+    also has the raw answer.
     """
     structured = Structured(schema, options)
     return structured.chain(model.bind(**{STRUCTURED: structured}), include_raw=include_raw)

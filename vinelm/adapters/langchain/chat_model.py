@@ -35,13 +35,15 @@ BEGUN = "vinelm_begun"
 
 
 class VineChatModel(DelegatingChatModel):
-    """A chat model whose every call is an invocation of ``stage``, on the model that the policy chooses.
+    """A LangChain chat model that runs each call on the model that the policy chooses. Each call is an invocation of ``stage``,
+    a named step of the application.
 
-    Without ``stage``, the calling node is the stage. Calls inside one run of a graph, or one ``with vine.request(...)``, are
-    the invocations of one request, in order; parallel calls count as one position in the request's path. Any other call is a
-    separate request, with the objective ``objective`` if one is given. In the nodes of a root graph the path is in a channel of
-    the graph, if a wrapped stage or a ``VineMiddleware`` adds it; otherwise this process keeps it for the graph's thread. Plans
-    come from the ``VineLM`` of the run's context, or from the profiler, even if another ``VineLM`` made the model.
+    Without ``stage``, the calling node is the stage. All calls inside one run of a graph, or inside one ``with
+    vine.request(...)``, belong to one request. Their models form the request's path; parallel calls share one position in it.
+    Any other call is a separate request, with the objective ``objective`` if one is given. The path is stored in a channel of
+    the root graph if a wrapped stage or a ``VineMiddleware`` adds that channel; otherwise this process keeps the path for the
+    graph's thread. Plans come from the ``VineLM`` of the run's context, or from the profiler, even if another ``VineLM`` made
+    the model.
 
     ``temperature``, ``stop``, ``max_tokens`` and ``timeout`` (seconds) apply to every chosen model. ``default`` is the model
     that runs without a plan. After a failed call up to ``max_retries`` further invocations are made, for which the policy may
@@ -72,7 +74,7 @@ class VineChatModel(DelegatingChatModel):
         return Objective.from_dict(value) if isinstance(value, Mapping) else value
 
     def model_post_init(self, context: Any, /) -> None:
-        """Declare the stage; raise :class:`~vinelm.errors.ConfigError` if the default model is unknown."""
+        """Register the stage with the adapter; raise :class:`~vinelm.errors.ConfigError` if the default model is unknown."""
         adapter: GraphAdapter = self.vine.adapter
         if self.stage is None:
             adapter.declare_unnamed(self.default)
@@ -218,7 +220,7 @@ class VineChatModel(DelegatingChatModel):
     def _place(self, attempt: int, options: Mapping[str, Any]) -> tuple[GraphAdapter, InvokeOptions]:
         """Return the adapter of the ``vine`` object that made this model, and the options for one invocation.
 
-        ``attempt`` is the number of attempts that the call has made before. Only attempt ``max_retries``, the last one, may
+        ``attempt`` is the number of attempts that the call has made before. Only the last attempt (number ``max_retries``) may
         fall back to another model within its invocation.
         """
         given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
@@ -343,7 +345,7 @@ class VineInterface(GraphInterface):
         """Return a LangChain chat model whose every call is an invocation of ``stage``, on the model that the plan chooses.
 
         It may be made at module level, before the graph, and used in chains, tools, ``bind_tools`` and
-        ``with_structured_output``. While the graph is profiled, the profiler makes its calls.
+        ``with_structured_output``. While the graph is profiled, the profiler makes the model's calls.
 
         Args:
             stage: name of the stage; by default the calling node's stage, so that one object serves all nodes.
@@ -373,7 +375,7 @@ class VineInterface(GraphInterface):
                 "output": ..., "source": ..., "as_of": ...}``.
 
         Raises:
-            ConfigError: there is no chat model inside, or its price is not known.
+            ConfigError: ``model`` contains no chat model, or the price of its chat model is not known.
         """
         if makes_client(type(model)):
             made = chats_of(model)
@@ -400,12 +402,13 @@ class VineInterface(GraphInterface):
     def openai_client(self, stage: str | None = None, *, is_async: bool = False, **settings: Any) -> Any:
         """Return an ``OpenAI`` client of the openai SDK whose every ``chat.completions.create`` is an invocation of ``stage``.
 
-        The plan's model replaces the ``model`` of a call. Every other parameter is passed to the model; a parameter that the
-        model lacks raises an error, as do other endpoints. Streams arrive in chunks, and failures as the SDK's errors.
+        The plan's model replaces the ``model`` of a call. Every other parameter is passed to the plan's model. Parameters that
+        this model lacks raise an error, and so do endpoints other than chat completions. Streams arrive in chunks. Failures are
+        raised as the SDK's exceptions.
 
         Args:
             stage: name of the stage; by default the stage of the calling node.
-            is_async: return an ``AsyncOpenAI``.
+            is_async: whether to return an ``AsyncOpenAI``.
             **settings: fields of :class:`~vinelm.VineChatModel`, such as ``default``, ``temperature`` and ``max_tokens``.
 
         Raises:

@@ -41,9 +41,9 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     """A middleware that makes each call of an agent's model an invocation of the stage ``"model"``.
 
     For VineLM a ReAct agent is the template ``Template((Loop((Stage("model"),), times=n),))``. The policy's model replaces the
-    agent's model. The agent binds its tools, tool choice, response format and settings to the chosen model. If another
-    middleware, wrapped by this one, repeats a call, all its attempts belong to the same invocation. ``default`` is the model
-    that runs without a plan. An agent inside another graph needs its own ``stage`` name.
+    agent's model. The agent binds its tools, tool choice, response format and settings to the chosen model. If a middleware
+    inside this one repeats a call, all attempts of the call belong to one invocation. ``default`` is the model that runs
+    without a plan. An agent inside another graph needs its own ``stage`` name.
     """
 
     state_schema = RoutedAgentState
@@ -108,7 +108,9 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._stage, cast("PathValue | None", request.state.get(PATH_KEY)), get_config(), request.runtime
 
     def _how(self, request: ModelRequest[Any]) -> InvokeOptions:
-        """Return the options for the invocation; it continues the request's path if the last message is a tool's answer."""
+        """Return the options for the invocation. The invocation continues the request's path if the last message is a tool's
+        answer.
+        """
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
         return {"continues": is_under_way, "run_is_request": True, "tools": request.tools, "default": self._default}
 

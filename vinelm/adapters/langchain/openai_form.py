@@ -90,7 +90,9 @@ class OpenAIAnswer:
         self.states_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
 
     def head(self, message: BaseMessage, kind: str) -> dict[str, Any]:
-        """Return the fields with which the body of an answer or a chunk begins: id, time, model, and ``kind`` as ``object``."""
+        """Return the first fields in the body of an answer or a chunk: id, time, model, and the field ``object`` with the value
+        ``kind``.
+        """
         name = message.response_metadata.get("model_name")
         return {"id": message.id or "answer", "object": kind, "created": self.created, "model": str(name or self.asked)}
 
@@ -169,7 +171,7 @@ def _last(answer: OpenAIAnswer, ends: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def events(answer: OpenAIAnswer, chunks: Iterator[Any]) -> Iterator[bytes]:
-    """Yield a streamed answer as server-sent events, as bytes; a failure is reported as the last event."""
+    """Yield a streamed answer as server-sent events, in bytes; a failure is reported in the last event."""
     ends: dict[str, Any] = {}
     try:
         for chunk in chunks:
@@ -183,7 +185,7 @@ def events(answer: OpenAIAnswer, chunks: Iterator[Any]) -> Iterator[bytes]:
 async def aevents(answer: OpenAIAnswer, chunks: AsyncIterator[Any], *, tells: bool = True) -> AsyncIterator[bytes]:
     """Yield a streamed answer as server-sent events, like :func:`events`, without blocking the event loop.
 
-    With ``tells=False`` a failure is raised instead of being reported as the last event.
+    With ``tells=False`` a failure is raised instead of being reported in the last event.
     """
     ends: dict[str, Any] = {}
     try:

@@ -1,5 +1,5 @@
-"""An application's own chat model, used as a stage's current setup. It is called unchanged, and its settings also apply to the
-models that replace it.
+"""An application's own chat model, which a stage calls if no plan chooses another model. It is called unchanged, and its
+settings also apply to the models that replace it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class OwnModel:
 def _set_limit(chat: BaseChatModel) -> int | None:
     """Return the application's limit on the tokens of an answer, as set on ``chat``.
 
-    None if the application sets no limit; a limit equal to the model's own maximum counts as none.
+    None if the application sets no limit. A limit equal to the model's own maximum counts as no limit.
     """
     found, most = limit_of(chat), (getattr(chat, "profile", None) or {}).get("max_output_tokens")
     return None if found == most else found
@@ -192,7 +192,7 @@ def _late(made: Any, wrap: Wrap) -> Any:
 
 
 def _of(kind: type, fields: Mapping[str, Any]) -> Any:
-    """Return an object of a class with these fields; ``copy()`` would ask the empty object for attributes."""
+    """Return an object of the class ``kind`` whose attributes are ``fields``; ``__init__`` is not called."""
     found: Any = object.__new__(kind)
     found.__dict__.update(fields)
     return found

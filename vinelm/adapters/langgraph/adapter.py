@@ -261,11 +261,12 @@ class GraphInterface(OneProcess):
         before: str | Sequence[str] = "",
         unchecked: bool = False,
     ) -> Any:
-        """Return an ordinary LangChain tool that carries this declaration of its effects (docs/tools.md).
+        """Return ``fn`` as a LangChain tool with a declaration of its effects, so that its calls can be prefetched
+        (docs/tools.md).
 
-        A prefetched result may answer a call of a read-only tool. Tools that write, and undeclared tools, make earlier
-        prefetches stale. Under a cap, each call reserves and pays ``cost_usd`` like a model call, and is refused if the cap
-        does not allow it.
+        A call of a read-only tool may be answered by a result that was prefetched: computed before the application asked. Calls
+        of other tools, declared or not, make earlier prefetched results stale. If the request has a cap, each call reserves and
+        pays ``cost_usd`` like a model call, and is refused if the cap does not allow it.
 
         Args:
             fn: a function with a docstring, or a LangChain tool; without it a decorator is returned.
@@ -301,10 +302,10 @@ class GraphInterface(OneProcess):
     def finish(self) -> Node:
         """Return a graph node that returns an earlier answer if the plan trusts it more than the last answer.
 
-        ``graph.add_node("finish", vine.finish)``, with ``vine.route(..., end="finish")`` and an edge from it to END. Equal
-        answers form a class. The node sets all ``answer=`` keys to the values that they had after the first answer of the
-        trusted class, bypassing their reducers. A request whose tokens were streamed to the caller returns its last answer.
-        Without the node, every request returns its last answer.
+        Add the node with ``graph.add_node("finish", vine.finish)``, ``vine.route(..., end="finish")`` and an edge from
+        ``"finish"`` to END. The node sets all ``answer=`` keys to the values that they had after the trusted answer was first
+        given, bypassing their reducers. A request whose tokens were streamed to the caller returns its last answer. Without the
+        node, every request returns its last answer.
         """
         self.adapter.note_exits()
         return self.adapter.finish_node
@@ -342,13 +343,13 @@ class GraphInterface(OneProcess):
         """Return the object to pass as ``context=``. LangGraph does not store it: pass it again on resume.
 
         Args:
-            objective: the request's objective: its target and its limits; also as plain JSON.
+            objective: the request's objective (its target and its limits), as an object or as a mapping of JSON types.
             user: the application's own context object or dict. The result is a copy of it that carries the other arguments. The
                 copy has the same type and fields; comparing or serializing it gives the same results.
-            policy: chooses the models instead of a new session.
-            request: the labelled request, for offline backends and the oracle stop.
+            policy: chooses the request's models; by default a new session of the ``VineLM``.
+            request: the labelled request, for offline backends and for templates that end a request when its answer is right.
             started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
-            request_id: distinguishes requests on one thread; by default the labelled request's own.
+            request_id: distinguishes requests on one thread; by default the id of the labelled request.
             priority: the priority of the request's calls when they wait for rate limits, from -100 to 100: higher goes first.
                 Each unit counts as 10 s of waiting, so that no request waits forever.
             kind: the request's type, instead of the type found by the application's rule; needed if no graph receives the
@@ -447,7 +448,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.tools.held_at, self.tools.outside = ahead.at, ahead.outside
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False, optional: bool = False) -> None:
-        """Declare the stage ``name``. ``default`` is the stage's default model; None if it has none.
+        """Register the stage ``name``. ``default`` is the stage's default model; None if it has none.
 
         Pass ``is_agent`` if a middleware runs the stage, ``optional`` if its node is wrapped and may be skipped.
 
@@ -482,8 +483,8 @@ class GraphAdapter(AdapterSettings, GraphInterface):
     def declared_defaults(self, stages: Iterable[str]) -> dict[str, str | None]:
         """Return each stage's declared default model; None for a stage without one.
 
-        An undeclared stage is a node that calls a chat model without a stage name. Its default is the default of the chat
-        models without a stage name if they all have the same one, otherwise None.
+        An undeclared stage is a node that calls a chat model without a stage name. If all such chat models have the same
+        default model, that is the stage's default; otherwise None.
         """
         unnamed = next(iter(self._unnamed_defaults)) if len(self._unnamed_defaults) == 1 else None
         return {name: self.declared.get(name, unnamed) for name in stages}

@@ -42,7 +42,7 @@ def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = No
         checkpointer: replaces the checkpointer of a graph that the application compiled itself; None keeps it.
 
     Raises:
-        WorkflowError: something cannot be profiled or served.
+        WorkflowError: the graph has a part that cannot be profiled or served.
     """
     built = built_by(workflow, vine)
     if isinstance(built, StateGraph):
@@ -167,12 +167,12 @@ def nodes_beside_stages(app: Any) -> list[str] | None:
 
 
 def keys_of_state(app: Any) -> frozenset[str] | None:
-    """Return the keys of an application's state; None if it has no graph."""
+    """Return the keys of an application's state; None if the application has no graph."""
     return frozenset(app.channels) if isinstance(app, CompiledStateGraph) else None
 
 
 def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> str | None:
-    """Return why checkpoints cannot be forked, so that requests must be replayed; None if they can.
+    """Return why the profiler must replay requests instead of forking their checkpoints; None if it can fork the checkpoints.
 
     Args:
         workflow: the workflow, with a template.
@@ -240,7 +240,7 @@ def refuse_unsupported(
     """Raise :class:`WorkflowError` for a graph in which a choice of model could silently be lost or repeated.
 
     Unsupported are cached stages, stages in a subgraph with its own checkpointer, and an explicit input schema that hides the
-    path. So are two stages that start together after the same node and are not ``joint`` in the template.
+    path. Two stages that start together after the same node must be ``joint`` in the template.
 
     Args:
         graph: the compiled graph.

@@ -40,12 +40,13 @@ def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
 
 
 def with_graph_exits(template: Template, graph: Any) -> Template:
-    """Return the template in which a stage is answerable only if the graph lets a request end after it.
+    """Return the template, with a stage marked as answerable (a request may end with its answer) only if the graph lets a
+    request end after it.
 
     A request can end after a stage if a ``vine.route`` is between the stage and the next stage, or if no stage follows. An edge
     of the application's own that leads to END or to another stage also counts in three cases: if the graph has no
-    ``vine.route``, after the last stage, and if the template branches. Only the application can end the request there. If
-    optional stages or judges stand between an answer and such an end, the stage of this answer counts, too
+    ``vine.route``, after the last stage, and if the template branches. At such an edge only the application can end the
+    request. A stage also counts if only optional stages or judges come between it and the end
     (:meth:`~vinelm.Template.held_before`).
 
     Args:
@@ -80,8 +81,8 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
 
 
 def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
-    """Return the template with what the ``vine`` object knows of the graph: each stage's default model, and the stages after
-    which the policy may end a request.
+    """Return the template with two facts added that the ``vine`` object knows of the graph: each stage's default model, and the
+    stages after which the policy may end a request.
 
     Args:
         template: The workflow's shape.
@@ -106,7 +107,7 @@ def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
     """Check that the template and the graph declare the same stages as optional, with the same keys for the verdicts of judges.
 
     Raises:
-        WorkflowError: The template disagrees; the message names the stage.
+        WorkflowError: Template and graph differ; the message names the stage.
     """
     if not adapter.is_used:
         return
@@ -122,8 +123,8 @@ def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
 
 
 def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:
-    """Return a function that takes a stage and returns the ``end=`` places of the ``vine.route`` edges that a request may meet
-    after it, before the next stage.
+    """Return a function that takes a stage's name and returns the ``end=`` places of the ``vine.route`` edges between this
+    stage and the next stages.
 
     Args:
         graph: the compiled graph.

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class FunctionApp:
-    """An application's ``function(inputs) -> state`` with the methods of a compiled graph. Each call is one request.
+    """Wraps an application's ``function(inputs) -> state``, and has the methods of a compiled graph. Each call is one request.
 
     Attributes:
-        function: the application's function, sync or async. The scorer gets its result as the state.
+        function: the application's function, sync or async. The scorer gets the function's result as the state.
         is_async: whether it is a coroutine function.
 
     Args:

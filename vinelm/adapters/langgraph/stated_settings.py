@@ -1,4 +1,6 @@
-"""Computes what a workflow passes to the runs of its requests: the application's context, and ``config["configurable"]``."""
+"""Computes the settings that a workflow passes to the runs of its requests: the application's context, and
+``config["configurable"]``.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def stated_configurable(workflow: Workflow, request: Request) -> dict[str, Any]:
     """Return the workflow's ``configurable`` for the request's runs; empty if it sets none.
 
     Raises:
-        WorkflowError: the setting is not a mapping, or has a key reserved by LangGraph.
+        WorkflowError: the workflow's setting is not a mapping, or has a key reserved by LangGraph.
     """
     if workflow.configurable is None:
         return {}
@@ -42,7 +44,7 @@ def stated_configurable(workflow: Workflow, request: Request) -> dict[str, Any]:
 
 
 def stated_context(workflow: Workflow, request: Request, run: RunContext, app: Any) -> Any:
-    """Return the context to invoke ``app`` with: the application's context, which carries ``run``.
+    """Return the context to pass to ``app``: the application's context, which carries ``run``.
 
     Raises:
         WorkflowError: the workflow's own code raised.
@@ -61,8 +63,8 @@ def stated_context(workflow: Workflow, request: Request, run: RunContext, app: A
 def apart(app: Any, stated: dict[str, Any], thread_id: str) -> tuple[Any, dict[str, Any]]:
     """Return the application with a separate checkpointer for one run, and the ``configurable`` to run it with.
 
-    The application's own checkpointer would store the run's states for good, or mix them with another run's. ``stated`` is the
-    workflow's ``configurable``; if it has no thread id, ``thread_id`` is used.
+    The application's own checkpointer would keep the run's states permanently, or mix them with those of another run.
+    ``stated`` is the workflow's ``configurable``; if it has no thread id, ``thread_id`` is used.
     """
     return copied(app, checkpointer=InMemorySaver()), {"thread_id": thread_id, **stated}
 

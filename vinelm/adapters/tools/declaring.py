@@ -105,8 +105,8 @@ def declaration_of(given: BaseTool) -> ToolDeclaration | None:
 
 
 def declared_in(box: ToolBox, given: Any) -> DeclaredTool | None:
-    """Return the declared tool of ``box`` whose tool object is ``given``; None if ``given`` is no tool, or not declared in this
-    box.
+    """Return the declared tool of ``box`` whose tool object is ``given``; None if ``given`` is not a tool that was declared in
+    this box.
 
     A copy of a declared tool also gives None, since it may serve another user.
     """
@@ -191,7 +191,7 @@ def _kind_of(kind: Any) -> type[BaseTool]:
 
 
 def _require_callable_ahead(plain: BaseTool) -> None:
-    """Raise :class:`ConfigError` if a tool cannot be called before the model asks, or does more than read."""
+    """Raise :class:`ConfigError` if a tool cannot be called before the model asks for it, or if it does more than read."""
     label = f"tool {plain.name!r} cannot be read_only"
     cure = 'declare it with writes="session"'
     own: list[Any] = [one for name in ("func", "coroutine") if (one := getattr(plain, name, None)) is not None]
@@ -359,7 +359,7 @@ class _Call:
         calls: the tool's calls.
         memory: the prefetched reads of the run.
         tool: the tool object that is called.
-        key: the same text for equal calls.
+        key: a text that is the same for equal calls.
         plain: the call's arguments by name, as JSON values.
     """
 

@@ -1,4 +1,6 @@
-"""Stores one run's prefetched reads until the application asks for them or a write makes them stale."""
+"""Stores one run's prefetched reads (calls of read-only tools, made early) until the application asks for them or they are
+stale.
+"""
 
 from __future__ import annotations
 
@@ -75,10 +77,11 @@ class Read:
 
 
 class ReadAhead:
-    """The prefetched reads of one run. Thread-safe.
+    """Starts and stores the prefetched reads of one run: calls of read-only tools, made before the application asks.
+    Thread-safe.
 
-    Each read answers one call of the same tool object; a repeated call runs again. A write makes all reads stale at its start
-    and at its end, and no read starts in between. A tool whose prefetch failed is not prefetched again in this run.
+    Each read answers one call of the same tool object; a repeated call runs again. The start and the end of each write make all
+    reads stale, and no read starts in between. A tool whose prefetch failed is not prefetched again in this run.
 
     Attributes:
         speculation: the request's settings for prefetching; None if nothing is prefetched.
@@ -301,9 +304,9 @@ class ReadAhead:
             self._dropped.append(read)  # it continues: whether it ends before the call does shows what it waits for
 
     def overtaken(self, read: Read) -> None:
-        """Record that a call has ended that did not get its result from ``read``.
+        """Record that the application's call of a tool has ended without the result of ``read``, the prefetch of the same call.
 
-        If the read is still running, it probably waits for a lock that the request holds. The tool is then not prefetched again
+        If ``read`` is still running, it probably waits for a lock that the request holds. Its tool is then not prefetched again
         in this process.
         """
         if not read.shadow.result.done():
@@ -322,7 +325,9 @@ class ReadAhead:
         return True
 
     def ended(self, read: Read, result: Any, *, is_ok: bool) -> None:
-        """Record the end of a call that the application itself made; ``read`` describes it, ``is_ok`` tells if it succeeded."""
+        """Record the end of a call that the application itself made. ``read`` describes the call; ``is_ok`` states whether it
+        succeeded.
+        """
         self._tell(self._event(read, result, is_ok=is_ok))
 
     # -- writes, and the end -------------------------------------------------------------------------------------
@@ -389,7 +394,7 @@ class ReadAhead:
         self._dropped.append(read)
 
     def _bar(self, read: Read) -> None:
-        """Drop a read, and prefetch its tool no more in this run."""
+        """Drop a read, and do not prefetch its tool again in this run."""
         if read.of is not None:
             self._failed[id(read.of)] = read.of
         read.shadow.cancel()
@@ -460,7 +465,7 @@ class ReadAhead:
         return self.box.recorder is not None and self.box.record == "values"
 
     def said(self, messages: Sequence[BaseMessage]) -> None:
-        """Record the user's messages since the last call, if values are recorded."""
+        """Record those of the user's ``messages`` that are new since the last call of this method, if values are recorded."""
         if not self.keeps_words:
             return
         with self._lock:
@@ -529,7 +534,7 @@ class Ahead:
     context: Context
 
     def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Start a tool call that a model has written completely, while the rest of its answer still streams. Exceptions are
+        """Prefetch a tool call that a model has written completely, while the rest of the answer still streams. Exceptions are
         ignored unless ``on_error`` is "raise".
         """
         self.reads.box.ours(lambda: self._start(tool, arguments), None)
@@ -566,7 +571,9 @@ class Ahead:
 
 
 def _stamping(read: Read, clock: Clock) -> Callable[[Any], None]:
-    """Return a callback that records when a read ends. The callback refers to the read only, so it keeps no run alive."""
+    """Return a callback that records when a read ends. The callback refers only to the read, so that it does not keep the run
+    alive.
+    """
 
     def stamp(_: Any) -> None:
         read.ended_s = answered(clock.now, read.ended_s)

@@ -23,7 +23,9 @@ _MEMORIES: dict[UUID, WeakSet[ReadAhead]] = {}
 
 
 class _GraphWatch(BaseCallbackHandler):
-    """A LangChain callback that notices the end of a graph, including streams that their consumer leaves early."""
+    """A LangChain callback that drops the prefetched reads of a graph's run when the graph ends, also if a stream is left
+    early.
+    """
 
     run_inline = True
     ignore_llm = ignore_agent = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True
@@ -38,8 +40,8 @@ class _GraphWatch(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Record to which graph the run ``run_id`` belongs: the graph of the surrounding node if it is a part of one, otherwise
-        itself.
+        """Record the outermost graph that contains the LangChain run ``run_id``; a run outside of every node counts as its own
+        graph.
         """
         is_part = parent_run_id is not None and metadata is not None and _IN_NODE in metadata
         _GRAPHS[run_id] = _GRAPHS.get(parent_run_id, run_id) if is_part and parent_run_id is not None else run_id
@@ -65,15 +67,17 @@ _IS_REGISTERED: list[bool] = []
 
 
 def watch_graphs() -> None:
-    """Notice the ends of graphs that begin from now on. Reads of earlier graphs end when they are garbage-collected."""
+    """Register the callback that notices the end of each graph that begins from now on. Reads of earlier graphs end when they
+    are garbage-collected.
+    """
     if not _IS_REGISTERED:
         _IS_REGISTERED.append(True)
         register_configure_hook(_HANDLER, inheritable=True)
 
 
 def end_with_graph(memory: ReadAhead) -> None:
-    """When the graph around this code ends, drop the prefetched reads ``memory`` of its run. Does nothing outside of a graph's
-    node.
+    """Arrange that ``memory``, the prefetched reads of a run, is dropped when the graph around this code ends. Does nothing
+    outside of a graph's node.
     """
     config = var_child_runnable_config.get() or {}
     if _IN_NODE in (config.get("metadata") or {}):

@@ -50,7 +50,9 @@ class ToolCode:
     is_sync: bool
 
     def injected(self, config: RunnableConfig, *, is_async: bool) -> dict[str, Any]:
-        """Return the arguments that LangChain would inject, for a prefetch: the config, and callbacks without listeners."""
+        """Return the arguments that a prefetch passes instead of LangChain's own: the config, and a callback manager without
+        handlers.
+        """
         kind = AsyncCallbackManagerForToolRun if is_async else CallbackManagerForToolRun
         given: dict[str, Any] = dict.fromkeys(self.config_names, config)
         return {**given, "run_manager": kind.get_noop_manager()} if self.takes_manager else given
@@ -286,7 +288,8 @@ _TRACERS = (
 def is_same_context(begun: Context, now: Context) -> bool:
     """Return whether a call has the same context as its prefetch: the application's context variables and LangChain's config.
 
-    Values are compared by ``==``; incomparable values count as different. Of OpenTelemetry's context only the span may differ.
+    Values are compared by ``==``; values that cannot be compared count as different. In OpenTelemetry's context, only the span
+    may differ.
     """
     passed_over = OURS | _tracing()
     if not _is_same_config(begun.get(var_child_runnable_config), now.get(var_child_runnable_config)):

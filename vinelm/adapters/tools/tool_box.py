@@ -59,9 +59,7 @@ class DeclaredTool:
     can_run_ahead: bool | None = None
 
     def body_of(self, held: BaseTool) -> BaseTool:
-        """Return the tool without VineLM's declaration, for a call of the tool object ``held``: with the same fields, even if
-        the application has changed them.
-        """
+        """Return the tool without VineLM's declaration, with the fields that the tool object ``held`` has now."""
         if has_fields(held, self.fields):
             return self.code.tool
         kind = type(self.code.tool)
@@ -74,7 +72,7 @@ class DeclaredTool:
         return self.code.tool._to_args_and_kwargs(dict(arguments), None)
 
     def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return the key of a call and its arguments as JSON values.
+        """Return the key of a call, a text that is the same for equal calls, and the call's arguments as JSON values.
 
         Raises:
             WorkflowError, ValueError: an argument has no JSON form, so equal calls cannot be recognized.
@@ -90,8 +88,8 @@ def has_fields(held: BaseTool, fields: Mapping[str, Any]) -> bool:
 
 
 class DeclaredName(NamedTuple):
-    """What all tools of one name share: their declaration, their code, their arguments' JSON schema (or None), and the stages
-    before which nodes of the graph call them.
+    """The properties that all tools of one name share: their declaration, their code, the JSON schema of their arguments (or
+    None), and the stages before which nodes of the graph call them.
 
     It refers to no tool object, since an object may belong to one user.
     """
@@ -106,7 +104,7 @@ T = TypeVar("T")
 
 
 class ToolBox:
-    """The adapter's knowledge of tools. Thread-safe.
+    """The declared tools of an adapter, with the settings, predictions and counts that all runs share. Thread-safe.
 
     Attributes:
         declared: the declarations, by name. Only a run's graph shows which tool object it uses.
@@ -115,9 +113,9 @@ class ToolBox:
         outside: takes tools by name, and returns those that may be prefetched outside of a graph. Set by the adapter.
         stuck: names of tools that are no longer prefetched, because a prefetch was still waiting when the application's own
             call ended.
-        candidates: guesses the next calls; None if only calls that a model is writing are started early.
+        candidates: predicts the next calls; None if only calls that a model is writing are started early.
         speculation: the settings for requests without any; None prefetches nothing for them.
-        runs_ahead: False in mode "observe", in which possible prefetches are only counted.
+        runs_ahead: whether prefetches are made; in mode "observe" this is False, and possible prefetches are only counted.
         record: which data of a call the observers and the recorder get: "digests" of its arguments, or the "values" of
             arguments and results.
         recorder: stores the calls of all tools and, if values are recorded, the user's messages; None stores nothing.

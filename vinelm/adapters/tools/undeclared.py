@@ -23,14 +23,16 @@ OURS.add(IN_DECLARED)
 
 
 class Watch:
-    """Holds ``find``, which returns the prefetched reads of the run around a tool's call, or None if no run is known."""
+    """Holds one function: ``find`` returns the prefetched reads of the run around a tool's call, or None if no run is known."""
 
     def __init__(self, find: Callable[[], ReadAhead | None]) -> None:
         self.find = find
 
 
 class _ToolWatch(BaseCallbackHandler):
-    """A LangChain callback for every tool call. An exception in it never fails a call."""
+    """A LangChain callback that reports the calls of undeclared tools to the runs that make them. Its exceptions never fail a
+    call.
+    """
 
     run_inline = True
     ignore_llm = ignore_chain = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True

@@ -140,7 +140,7 @@ class RequestAccount:
         return AccountPermit(self, permit, upper_usd)
 
     async def _open_late(self, *, is_async: bool) -> None:
-        """Open the account before the guard decides about a call that is made outside any stage."""
+        """Open the account for a call that is made outside any stage, before the guard authorizes the call."""
         if self._begins is not None:
             with suppress(Exception):  # it stays closed, and the call is refused
                 await self.open(self._begins(), is_async=is_async)
@@ -188,8 +188,8 @@ class RequestAccount:
             self._due_usd += usd - upper_usd
 
     def recorded(self, usd: float) -> None:
-        """Record the cost of an ended invocation in dollars. What exceeds its authorized calls was spent by calls without a
-        permit, and is added to the account.
+        """Record the cost of an ended invocation in dollars. The part above the cost of its authorized calls was spent by calls
+        without a permit, and is added to the account.
         """
         with self._lock:
             self._recorded_usd += usd

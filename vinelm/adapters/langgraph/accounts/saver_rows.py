@@ -36,7 +36,7 @@ class SaverRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A checkpoint and its ancestors, back to the checkpoint of the request's input.
+    """A checkpoint and its ancestors, back to the checkpoint at which the request's input was saved.
 
     Attributes:
         ids: ids of the checkpoints, the newest first.

@@ -63,7 +63,7 @@ class FoundAccount(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """The records of one account, read from a page (a stored row that lists several accounts).
+    """The records of one account, read from a page, which is a stored row with the records of several accounts.
 
     Attributes:
         after: key of the account of the thread's previous request; empty if that request has no account, None if this is
@@ -117,7 +117,8 @@ class ThreadAccounts:
         return FoundAccount(match, known.get(match, _Known()).paid_usd, birth=birth)
 
     async def _known(self, account: str | None, *, is_async: bool) -> tuple[int, dict[str, _Known]]:
-        """Return the number of the page (a stored row that lists accounts) for a new account, and the stored accounts by key.
+        """Return the number of the page (a stored row with several accounts) to which a new account is added, and the stored
+        accounts by key.
 
         Only the accounts on the last page and on the page of ``account`` are read; ``account`` is the key that the run's path
         names.
@@ -175,11 +176,11 @@ class ThreadAccounts:
     async def _of_birth(
         self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
     ) -> tuple[list[str], list[str]]:
-        """Return the keys of two groups of accounts in ``known``: those of the request whose input is the checkpoint ``birth``,
-        and those for which this is unknown.
+        """Return the keys of two groups of accounts in ``known``: those of the request whose input was saved in the checkpoint
+        ``birth``, and those whose request is unknown.
 
-        If ``birth`` is None, the first group is empty. The second then has the accounts whose request came right after the
-        request of account ``after``, or may have; all accounts if ``after`` is None.
+        If ``birth`` is None, the first group is empty. The second group then has the accounts whose request came, or may have
+        come, right after the request of account ``after``; all accounts if ``after`` is None.
         """
         if birth is None:
             return [], [key for key, one in known.items() if after is None or one.after in {None, after}]
@@ -218,8 +219,8 @@ def _row_of(key: str) -> SaverRow:
 
 
 def _page(number: int) -> SaverRow:
-    """Return the row of the page (a list of accounts) with this number. Its id has LangGraph's format, since some readers parse
-    ids.
+    """Return the row of the page (a stored list of accounts) with this number. The row's id has LangGraph's format, since some
+    checkpointers parse ids.
     """
     return SaverRow(_PAGES, f"00000000-0000-6000-8000-{number:012x}")
 

@@ -32,10 +32,10 @@ _LOG = logging.getLogger(__name__)
 def make_finish(finder: RunFinder) -> Callable[..., Any]:
     """Return a LangGraph node for the end of a request.
 
-    Equal answers form a class. If the policy returns an answer that is not equal to the last one, the node sets the ``answer=``
-    keys to the values of the first answer of that class. If tokens are streamed to the caller, the last answer stays.
+    If the policy chooses an answer that differs from the last one, the node sets the ``answer=`` keys to the values that they
+    had when this answer was first given. If tokens are streamed to the caller, the last answer stays.
 
-    The node raises :class:`WorkflowError` if such a key is not in the graph's state or cannot be replaced.
+    The node raises :class:`WorkflowError` if an ``answer=`` key is not in the graph's state or its value cannot be replaced.
     """
 
     def finish(state: Any, config: RunnableConfig) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def make_finish(finder: RunFinder) -> Callable[..., Any]:
 def _finished(
     run: GraphRun, outcomes: RunOutcomes, path: tuple[str, ...], state: Any, config: RunnableConfig
 ) -> dict[str, Any]:
-    """Return the finish node's update of the state: outcomes that are not stored yet, and the ``answer=`` keys if an earlier
-    answer is returned. Empty if there is neither.
+    """Return the finish node's update of the state: invocation outcomes that are not stored yet, and the values of the
+    ``answer=`` keys if an earlier answer is returned. Empty if there is neither.
     """
     channels, keys = channels_of(config), outcomes.signals.answer
     if keys and not channels:
@@ -113,9 +113,10 @@ def _place(classes: Sequence[int | None], wanted: int) -> str:
 
 
 def _agreement(classes: Sequence[int | None], wanted: int) -> str:
-    """Return a text such as "two of three agree": how many of the request's answers are equal to the returned one.
+    """Return a text that states how many of the request's answers are equal to the returned one, such as "two of three agree".
 
-    ``classes`` has the answer class of each invocation, None without an answer; ``wanted`` is the class that is returned.
+    ``classes`` has the number of the answer class (a group of equal answers) of each invocation, None without an answer;
+    ``wanted`` is the class that is returned.
     """
     agreeing, all_ = list(classes).count(wanted), sum(one is not None for one in classes)
     if agreeing > 1:

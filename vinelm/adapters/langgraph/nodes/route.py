@@ -1,4 +1,4 @@
-"""The conditional edge: follows the workflow's own check, unless the policy ends the request."""
+"""The conditional edge that ``vine.route`` makes: follows the workflow's own check, unless the policy ends the request."""
 
 from __future__ import annotations
 
@@ -141,11 +141,11 @@ def make_route(
 ) -> Callable[..., Any]:
     """Return a path function for ``add_conditional_edges``; it is a coroutine function if ``fn`` is one.
 
-    Under any policy a loop ends: after the template's number of invocations, after ``times`` turns in a row to the same place,
-    or after :data:`~vinelm.adapters.langgraph.nodes.route.UNDECLARED_TIMES` if neither is known.
+    Whatever the policy, a loop ends: after the template's number of invocations, after ``times`` turns in a row to the same
+    place, or after :data:`~vinelm.adapters.langgraph.nodes.route.UNDECLARED_TIMES` turns if neither limit is known.
 
     The path function takes only (state, config): with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.
-    ``asked`` has the parameters that ``fn`` takes, ``destinations`` the places to which the edge may lead.
+    ``asked`` describes the parameters that ``fn`` takes; ``destinations`` has the places to which the edge may lead.
     """
     own = get_args(asked.returns) if get_origin(asked.returns) is Literal and not destinations.is_branch else ()
     edge = RouteEdge(finder, asked, destinations, frozenset(own))
@@ -237,8 +237,8 @@ class RouteEdge:
     def _goes_on(
         self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any, template: Template | None, *, is_answer: bool
     ) -> str | None:
-        """Return where the request continues: a place, or "" to follow the result of the application's function. None ends it
-        here.
+        """Return where the request continues: a place, or "" to follow the result of the application's function; None if the
+        request ends here.
 
         Args:
             at: the run and the request's path.

@@ -26,16 +26,15 @@ def is_user_code(module: str, filename: str) -> bool:
 
 
 def user_place(error: BaseException) -> str | None:
-    """Return ``file:line`` of the innermost line of the application's code in the traceback of ``error``; None if there is
-    none.
+    """Return ``file:line`` of the innermost line of the application's code in the traceback of ``error``; None if it has none.
     """
     found = user_line(error)
     return None if found is None else f"{_shown(found[0])}:{found[1]}"
 
 
 def user_line(error: BaseException) -> tuple[str, int] | None:
-    """Return file and line number of the innermost line of the application's code in the traceback of ``error``; None if there
-    is none.
+    """Return the file and the number of the innermost line of the application's code in the traceback of ``error``; None if it
+    has none.
     """
     found: tuple[str, int] | None = None
     trace: TracebackType | None = error.__traceback__
@@ -80,7 +79,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @dataclass(frozen=True, slots=True)
 class InjectedParameters:
-    """Properties of an application's function.
+    """The parameters and types of an application's function.
 
     Attributes:
         names: the parameters of :data:`INJECTED` that the function takes.
@@ -96,7 +95,8 @@ class InjectedParameters:
 
 
 def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ...]) -> InjectedParameters:
-    """Return which of the parameters named in ``known`` the application's function ``fn`` takes, and its types.
+    """Return which of the parameters named in ``known`` the application's function ``fn`` takes, with its state type and return
+    type.
 
     Raises:
         WorkflowError: LangGraph or VineLM cannot call ``fn``; the error's message begins with ``label``.

@@ -102,8 +102,8 @@ def make_stage(
 
 
 def _has_model(fn: Callable[..., Any], more: tuple[Any, ...], given: Mapping[str, Any]) -> bool:
-    """Return whether a node's caller passes the model, by name or position. LangGraph never does, only the application's own
-    code.
+    """Return whether a node's caller passes the model, by name or position. Only the application's own code does this, never
+    LangGraph.
 
     ``more`` and ``given`` are the positional and keyword arguments after the state.
     """
@@ -130,7 +130,9 @@ def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> 
 
 
 def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[Any]) -> dict[str, Any]:
-    """Return the keyword arguments ``names`` (such as config or store) that a stage's function takes besides state, model."""
+    """Return the values of the arguments ``names`` (such as config or store) that a stage's function takes besides the state
+    and the model.
+    """
     found: dict[str, Any] = {}
     for name in names:
         if name == "config":

@@ -1,4 +1,6 @@
-"""The functions of stages that write a label: a verifier judges the answer in the state, a classifier the request."""
+"""The functions of stages that write a label: a verifier says whether the answer in the state is right, a classifier names the
+request's type.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ Graph = TypeVar("Graph")
 def copied(graph: Graph, **update: Any) -> Graph:
     """Return a copy of a compiled graph in which the attributes of ``update`` are replaced.
 
-    LangGraph's own copy calls the class with all attributes; the constructor of a subclass may differ, so it is not called.
+    The graph's constructor is not called, since a subclass may have a constructor with other parameters.
     """
     constructor: object = getattr(type(graph), "__init__", None)
     if constructor is vars(CompiledStateGraph).get("__init__") or not isinstance(graph, CompiledStateGraph):

@@ -24,10 +24,10 @@ NOTHING: ShownOutcome = {"signal": None, "answer_class": None}
 
 
 class RunOutcomes:
-    """The outcomes of one run's invocations. Thread-safe.
+    """The outcomes (signal, and which answers are equal) of one run's invocations. Thread-safe.
 
-    The first edge or stage that sees the state after an invocation computes the invocation's outcome. The outcome stays empty
-    if the next invocation begins earlier, as with two invocations in one node or parallel stages.
+    The first edge or stage that sees the state after an invocation computes the invocation's outcome. If the next invocation
+    begins before that, as with two invocations in one node or with parallel stages, the outcome stays empty.
 
     Args:
         signals: the workflow's signals.
@@ -159,8 +159,8 @@ class RunOutcomes:
         return tuple(one["answer_class"] for one in shown)
 
     def firsts(self, path: Path) -> list[dict[str, Any]]:
-        """Return the values of the ``answer=`` keys in the first answer of each answer class; the index in the list is the
-        class.
+        """Return, for each class of equal answers, the values of the ``answer=`` keys in its first answer; the index in the
+        list is the number of the class.
         """
         with self._lock:
             shown = [self._shown.get(path[:k], NOTHING) for k in range(1, len(path) + 1)]

@@ -25,10 +25,10 @@ PATH_KEY = "vinelm_path"
 
 @dataclass(slots=True, eq=False)
 class ChannelSession:
-    """One run's channels, which live as long as LangGraph uses them.
+    """What is known of the channels that LangGraph opened for one run. It exists as long as LangGraph uses these channels.
 
     Attributes:
-        at_s: when LangGraph opened them (at the call of invoke), in ``time.monotonic()`` seconds.
+        at_s: when LangGraph opened the channels (at the call of invoke), in ``time.monotonic()`` seconds.
         owned: objects to keep as long as the run lives. The key is the object that stored the value here.
         is_stored: whether the graph's checkpoints carry the path.
     """
@@ -53,10 +53,10 @@ class Entry(TypedDict):
     """One invocation as stored in the path: its index in the path (from 0), stage and model.
 
     ``request`` is the request's id if the caller gave one. ``usd`` is the cost in dollars, failed attempts included, that the
-    run recorded since the previous entry; if absent, it is 0, or a version wrote the entry that did not record costs.
-    ``account`` is the key of the request's account, which sums the payments of all its runs. ``assigned`` states which plan the
-    request was assigned, if requests are divided between plans. ``kind`` is the request's type, for which the plan was made.
-    ``shown`` is the invocation's outcome, once a later node has written it.
+    run recorded since the previous entry. It is absent if the cost is 0, or if an older version that recorded no costs wrote
+    the entry. ``account`` is the key of the request's account, which sums the payments of all its runs. ``assigned`` states
+    which plan the request was assigned, if requests are divided between plans. ``kind`` is the request's type, for which the
+    plan was made. ``shown`` is the invocation's outcome, once a later node has written it.
     """
 
     k: int
@@ -99,8 +99,8 @@ class Execution(NamedTuple):
 
 
 class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
-    """The channel with a request's path. An entry is written together with its stage's update, so that a retry or replay leaves
-    a single entry.
+    """The channel of the graph's state that stores a request's path. An entry is written together with its stage's update, so
+    that a retry or replay leaves a single entry.
 
     An entry with position k replaces the entries from k on. The branches of a fan-out write the same entry; the path has it
     once, with the total cost of all branches. A branch repeated in another run may have used another model; then the first
@@ -159,7 +159,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return fresh
 
     def get(self) -> PathValue:
-        """Return the path; raise :class:`EmptyChannelError` before the first invocation, so that a new thread looks empty."""
+        """Return the path. Before the first invocation, raise :class:`EmptyChannelError`, so that a new thread looks empty."""
         if not self.path:
             raise EmptyChannelError
         return {"path": list(self.path), "closed": self.closed}
@@ -245,10 +245,10 @@ def is_new_request(
 
     A ``request_id`` other than the path's means a new request. Otherwise the template decides. Its root stage, the first one,
     starts a new request if it cannot follow the path. If the run that wrote the path has ended, the root stage always starts a
-    new request, unless the request is known to be the same. It is known by its id, or because the run that wrote the path is
-    still running (``is_same_run``); LangGraph closes channels in the middle of a run if only Sends are left. Every other stage
-    continues the path. If the template branches, several stages may begin a request, and a run in progress never begins another
-    request. Without a template, a path whose run has ended is followed by a new request.
+    new request, unless the request is known to be the same. A request is known to be the same by its id, or because the run
+    that wrote the path is still running (``is_same_run``): LangGraph closes channels in the middle of a run if only Sends are
+    left. Every other stage continues the path. If the template branches, several stages may begin a request, and a run in
+    progress never begins another request. Without a template, a path whose run has ended is followed by a new request.
     """
     if value is None or not value["path"]:
         return True
@@ -318,7 +318,7 @@ def is_inner(runtime: Runtime[Any]) -> bool:
 
 
 def execution_of(config: RunnableConfig) -> Execution | None:
-    """Return the node attempt that ``config`` belongs to; None if LangGraph hides it."""
+    """Return the node's attempt that ``config`` belongs to; None if LangGraph hides it."""
     info = getattr(config.get("configurable", {}).get("__pregel_runtime"), "execution_info", None)
     if info is None:
         return None
@@ -385,8 +385,8 @@ def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
 
 
 def with_waiting(value: PathValue | None, channel: PathChannel, own: list[Entry | Note]) -> PathValue | None:
-    """Return the path as it will be after the superstep of a node: ``value`` with the node's pending entries ``own``; None if
-    still empty.
+    """Return the path as it will be after a node's superstep: ``value`` with the node's pending entries ``own`` added; None if
+    the path is still empty.
 
     ``channel`` is the graph's path channel. It stays unchanged: a copy of it applies the entries.
     """

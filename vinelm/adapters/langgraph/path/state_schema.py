@@ -24,7 +24,8 @@ _OWN: dict[type, Callable[[Any], Any]] = {}
 
 @cache
 def announced(schema: type) -> type:
-    """Return a type like ``schema`` with the path channel: a new TypedDict, or a subclass of the dataclass or pydantic model.
+    """Return a type like ``schema`` that also has the path channel: a new TypedDict, or a subclass of the dataclass or pydantic
+    model.
 
     Raises:
         WorkflowError: ``schema`` is neither a TypedDict nor a dataclass nor a pydantic model.

@@ -95,7 +95,9 @@ class ChatCall:
 
     @classmethod
     async def _begun(cls, adapter: ServesCalls, stage: str | None, options: InvokeOptions, *, is_async: bool) -> ChatCall:
-        """Begin the invocation, on the default model if VineLM itself fails; never waits unless ``is_async``."""
+        """Begin the invocation and return it. If VineLM itself fails, the invocation uses the default model. Waits only if
+        ``is_async`` is true.
+        """
         config: RunnableConfig | None = None
         runtime: Runtime[Any] | None = None
         try:
@@ -203,7 +205,7 @@ class ChatCall:
             await self.scope.asettle()
 
     def done(self) -> None:
-        """Write the entry of a successful invocation into the path, if the graph's channel carries it."""
+        """Write the entry of a successful invocation into the path, if the path is stored in the graph's channel."""
         if self._config is not None:
             write_path(self._config, self.scope.update(), is_unplanned=self.scope.is_unplanned)
 
@@ -247,7 +249,8 @@ def _node_of(config: RunnableConfig) -> str:
 
 
 def _stage_of(node: str, config: RunnableConfig, template: Template | None) -> str:
-    """Return the stage of a node: the node's name, prefixed with the surrounding nodes if the template names it so.
+    """Return the stage of a node: the node's name, or the name prefixed with the surrounding nodes if the template uses that
+    name.
 
     A call inside a node of the outermost graph that the template declares ``per_node`` belongs to that node's stage.
     """

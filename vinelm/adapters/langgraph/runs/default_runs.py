@@ -34,7 +34,7 @@ INTERNAL = "__pregel_"
 
 
 class DefaultRuns:
-    """Makes the policy of unplanned runs, and replaces runs and policies after a failure inside VineLM.
+    """Makes the policies of runs without a plan, and replaces runs and policies after a failure inside VineLM.
 
     Attributes:
         enforces: see the arguments.
@@ -64,7 +64,7 @@ class DefaultRuns:
 
     @contextmanager
     def asked(self, stage: str, default: str | None) -> Iterator[None]:
-        """Inside the block, make ``default`` the default model of ``stage``; None leaves the declared default in force."""
+        """Inside the block, make ``default`` the default model of ``stage``; with None, the declared default still applies."""
         token = _OWN.set(None if default is None else (stage, default))
         try:
             yield
@@ -87,7 +87,7 @@ class DefaultRuns:
         return model if model in catalog else next(iter(catalog))
 
     def policy(self, context: RunContext, clock: Clock | None = None) -> DefaultPolicy:
-        """Return the policy of an unplanned run, which still enforces a cap on the cost of each request.
+        """Return the policy of a run without a plan, which still enforces a cap on the cost of each request.
 
         ``clock`` is the policy's clock; None makes a new one, virtual if the models' latencies are virtual.
         """
@@ -119,8 +119,8 @@ class DefaultRuns:
     ) -> GraphRun:
         """Return a run for a single invocation, for use after VineLM itself has failed to find the request's own run.
 
-        If the request has a cap, or may have one, the run refuses every call. If a cap is shared by several requests, the
-        shared account must also authorize the call.
+        If the request has a cap, or may have one, the run refuses every call. If several requests share a cap, their shared
+        account must also authorize the call.
 
         Args:
             error: the failure; raised instead if ``on_error`` is "raise".
@@ -206,7 +206,8 @@ def _carried(runtime: Runtime[Any] | None) -> RunContext | None:
 
 
 def _context(carried: RunContext, objective: Objective | None, config: RunnableConfig | None) -> RunContext:
-    """Return a context for a call whose run was not found, with the fields of ``carried`` that caps and shared accounts need.
+    """Return a run context for a call whose run was not found, with those fields of ``carried`` that caps and shared accounts
+    need.
 
     ``objective`` is used if ``carried`` has none. Without ``config`` the result has no ``configurable``.
     """

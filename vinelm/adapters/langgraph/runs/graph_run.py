@@ -39,7 +39,7 @@ T = TypeVar("T")
 def _weakly(known: WeakMethod[Callable[..., None]], *args: Any) -> None:
     """Call a bound method of a run, if the run still exists.
 
-    The weak reference avoids a cycle that would keep the run alive: a served request's rows are written when it is freed.
+    The weak reference avoids a cycle that would keep the run alive: a served request's rows are written when the run is freed.
     """
     found = known()
     if found is not None:
@@ -61,7 +61,7 @@ class StageChoice:
 
     @property
     def is_lost(self) -> bool:
-        """Whether all invocations with the chosen model have failed, so that a retry may use another model."""
+        """Whether all begun invocations with the chosen model have failed, so that a retry may use another model."""
         return 0 < self.begun == self.failed
 
 
@@ -256,7 +256,7 @@ class GraphRun:
             finalize(self, self._seen.ended)
 
     def shown(self) -> AbstractContextManager[None]:
-        """Return a context manager; what observers are notified of in its block counts as part of this run."""
+        """Return a context manager; inside its block, observers count each notification as part of this run."""
         return nullcontext() if self._seen is None else self._seen.current()
 
     @property
@@ -266,7 +266,7 @@ class GraphRun:
 
     @property
     def can_keep_account(self) -> bool:
-        """Whether the request's payments should be stored with its checkpoints, but have no account there yet."""
+        """Whether the request's payments should be stored with its checkpoints, but no account for them is set up yet."""
         return self._own_guard is not None and self.request_account is None and self.policy.keeps_account
 
     def keep_account(self, accounts: ThreadAccounts, begins: Callable[[], Beginning]) -> None:
@@ -285,7 +285,9 @@ class GraphRun:
             await self.request_account.open(begun, is_async=is_async)
 
     def _beside_shared(self, guard: CallGuard | None) -> CallGuard | None:
-        """Return a guard that also asks the account that the request shares with other requests, if there is one."""
+        """Return ``guard``, extended so that the account which the request shares with other requests, if any, must also allow
+        each call.
+        """
         return with_account(guard, self._shared_account, None if self._default is None else self.note_failure)
 
     def _paid(self, total_usd: float) -> None:
@@ -295,7 +297,9 @@ class GraphRun:
             self._stand_in.count_up_to(total_usd)
 
     def take_turn(self, again: str, allowed: int) -> bool:
-        """Count a turn of the loop to ``again``; return False if ``allowed`` turns have been taken."""
+        """Count a turn of the loop that continues at ``again``, and return True; return False if ``allowed`` turns have been
+        taken.
+        """
         with self._lock:
             taken = self._turns.get(again, 0)
             if taken >= allowed:
@@ -304,7 +308,9 @@ class GraphRun:
             return True
 
     def end_loop(self, again: str) -> None:
-        """Reset the turns of the loop to ``again``, since the run has left it and may enter it again."""
+        """Reset the number of turns of the loop that continues at ``again``, since the run has left this loop and may enter it
+        again.
+        """
         with self._lock:
             self._turns.pop(again, None)
 
@@ -391,10 +397,11 @@ class GraphRun:
                     choice.failed += invocation.failure is not None
 
     def fall_back(self, failed: Invocation, tried: Collection[str]) -> tuple[str, ...] | None:
-        """Record the failed call of ``failed`` and return the path of the next attempt; None if there is none.
+        """Record the failed call of ``failed``, and return the models of the path that ends with the next attempt; None if no
+        attempt follows.
 
         Args:
-            failed: the attempt; not recorded yet, nor by this method if it returns None.
+            failed: the failed attempt, which is not recorded yet. If this method returns None, it records nothing.
             tried: the models that have failed in this invocation, including the model of ``failed``.
         """
         started = time.perf_counter()
@@ -421,7 +428,7 @@ class GraphRun:
         return path
 
     def resumed(self, value: PathValue) -> None:
-        """Report the path that an earlier run of the request executed to the policy, with its costs and outcomes.
+        """Report to the policy the path that an earlier run of the request has executed, with its costs and outcomes.
 
         If the run has a flow, the report includes the path's stages. Repeated calls report nothing.
         """
@@ -447,12 +454,13 @@ class GraphRun:
         self._guarded("observed", lambda: self.policy.observed(prefix, outcome), None, prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the class of the answer that the policy returns after ``prefix``; None stands for the last answer."""
+        """Return the number of the answer class (a group of equal answers) that the policy returns after the path ``prefix``;
+        None stands for the last answer.
+        """
         return self._guarded("returned", lambda: self.policy.returned(prefix), None, prefix)
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
-        """Record in the policy's trace which answer is returned at the end of the path ``prefix``, and why, with the text
-        ``note``.
+        """Record ``note`` in the policy's trace: which answer is returned at the end of the path ``prefix``, and why.
 
         Errors are raised only if failures are configured to be raised.
         """
@@ -469,7 +477,9 @@ class GraphRun:
         self._guarded("interrupted", tell, None, prefix)
 
     def abandon(self, prefix: tuple[str, ...]) -> None:
-        """Report to the policy that the model it chose after ``prefix`` does not run: the default model does."""
+        """Report to the policy that the model which it chose after ``prefix`` does not run, since the default model runs
+        instead.
+        """
         if self._named[:-1] == prefix and self._named:
             self.interrupted(self._named)
 
@@ -498,7 +508,9 @@ class GraphRun:
             return path
 
     def go_on(self, value: PathValue) -> None:
-        """Keep the path in memory from now on, continuing after the path that another run executed inside subgraphs."""
+        """Keep the path in memory from now on. It begins with ``value``, the path that another run of the request executed
+        inside subgraphs.
+        """
         self.resumed(value)
         with self._lock:
             if self.places is None:
@@ -506,7 +518,9 @@ class GraphRun:
             self.path, self.stages = path_of(value)
 
     def is_past(self, where: Where) -> bool:
-        """Return whether the run keeps the path in memory and its last invocation began in another superstep than ``where``."""
+        """Return whether the run keeps the path in memory and its last invocation began in another superstep than that of
+        ``where``.
+        """
         return self.places is not None and self.places.last_step != where.step
 
     def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:
@@ -558,10 +572,10 @@ class GraphRun:
         goes_on: bool = True,
         explains: bool = True,
     ) -> None:
-        """Notify the observers of a decision. An exception from an observer or the explanation does not change it.
+        """Notify the observers of a decision. An exception from an observer or the explanation does not change the decision.
 
         Args:
-            kind: whether a model was chosen ("model"), or whether the request ends was decided ("end").
+            kind: what was decided: which model runs ("model"), or whether the request ends ("end").
             stage: the stage for which a model was chosen.
             prefix: models of the path before the decision.
             model: the chosen model.
@@ -611,8 +625,8 @@ class GraphRun:
     ) -> Iterator[None]:
         """Catch errors of VineLM's own code in the block and record them in the trace, as failures of ``what``.
 
-        They are raised instead if failures are configured to be raised and ``may_raise`` is set.
-        Errors of the types in ``passes`` are always raised.
+        These errors are raised instead if failures are configured to be raised and ``may_raise`` is true. Errors of the types
+        in ``passes`` are always raised.
         """
         try:
             yield

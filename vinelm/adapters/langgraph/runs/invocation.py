@@ -190,7 +190,7 @@ class InvocationScope(OneProcess):
             return goes_on
 
     def _next_attempt(self, error: CallError) -> bool:
-        """Record the failed attempt and begin the next attempt; return False if no model is left to try."""
+        """Record the failed attempt, begin the next attempt and return True; return False if no model is left to try."""
         self._tried.add(self.path[-1])
         failed = self._ended(error.kind, str(error))
         path = self._run.fall_back(failed, self._tried)
@@ -335,7 +335,7 @@ class InvocationScope(OneProcess):
             self._observed(lambda told: told.ended(self._tokens, invocation))
 
     def _observed(self, tell: Callable[[ObserverGroup], T]) -> T | None:
-        """Call ``tell`` with the observers and return its result; None if there are no observers, or if an observer raises."""
+        """Call ``tell`` with the observers and return the result; None if there are no observers, or if an observer raises."""
         found: T | None = None
         if self._observers is not None:
             with self.noting("an observer", may_raise=False):
@@ -348,9 +348,10 @@ class InvocationScope(OneProcess):
 
 
 def _surviving(on_gate: Callable[..., None], path: tuple[str, ...]) -> Callable[..., None]:
-    """Return a callback that calls ``on_gate`` with ``path`` and the callback's arguments, ignoring exceptions.
+    """Return a callback that calls ``on_gate`` with ``path`` and the callback's arguments. Exceptions of ``on_gate`` are
+    ignored.
 
-    Backends call it when an attempt begins to wait for rate limits and when it is sent.
+    Backends call the callback when an attempt begins to wait for rate limits, and again when the attempt is sent.
     """
 
     def gated(*what: Any) -> None:

@@ -45,8 +45,7 @@ class ReadsFinder:
         return reads
 
     def guard(self, name: str) -> CallGuard | None:
-        """Return the guard that must authorize the cost of calling the tool ``name``, if the call belongs to no run of this
-        adapter.
+        """Return the guard that must authorize the cost of a call of the tool ``name`` outside of this adapter's runs.
 
         The call then belongs to the run of another ``VineLM``, whose cap still applies, or to no run.
 

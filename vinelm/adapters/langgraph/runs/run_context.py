@@ -58,7 +58,7 @@ def mark_main_context() -> None:
 
 
 def is_carried() -> bool:
-    """Return whether the request around this code is visible here: True except in a thread whose context was not copied.
+    """Return whether this code can see the request that it runs for: True except in a thread without a copied context.
 
     ``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` copy no context, unlike tasks, ``asyncio.to_thread`` and
     LangGraph.
@@ -74,7 +74,7 @@ _FORKED: ContextVar[tuple[Any, ...]] = ContextVar("vinelm_forked", default=())
 
 def _note_fork() -> None:
     """Record in a forked process which requests were in progress at the fork, since the copies of their accounts here miss the
-    payments made elsewhere.
+    payments made in the parent process.
     """
     found: list[Any] = [AMBIENT.get()]
     with suppress(RuntimeError, KeyError):
@@ -144,8 +144,8 @@ def require_priority(priority: Any) -> None:
 
 
 class ContextOwner:
-    """Refers to the adapter that made a context; ``adapter`` is None if that was in another process. Copies of a context share
-    it.
+    """A reference to the adapter that made a context. ``adapter`` is None if the context was made in another process. Copies of
+    a context share one reference.
     """
 
     __slots__ = ("adapter",)
@@ -192,8 +192,8 @@ class RunContext:
 
 
 def attach(run: RunContext, user: Any) -> Any:
-    """Return a copy of the user's context that carries ``run``. Its fields stay the same, and so does the result of comparing
-    or serializing it.
+    """Return a copy of the user's context that carries ``run``. The copy has the same fields, and compares and serializes like
+    the original.
 
     If ``user`` is None, ``run`` itself is returned.
 
@@ -249,7 +249,7 @@ _NOTHING = RunContext()
 
 
 class KnowsCaps(Protocol):
-    """The attributes of an adapter that show whether a call may belong to a capped request if its own request is not known.
+    """The attributes of an adapter that show whether a call whose request is unknown may belong to a request with a cap.
 
     Attributes:
         has_contexts: whether the adapter has made the context of any request.
@@ -273,7 +273,7 @@ def note_adapter(adapter: KnowsCaps) -> None:
 
 
 def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None:
-    """Record that ``adapter`` made this context, and whether the context's requests have a cap.
+    """Record that ``adapter`` made ``context``, and whether requests with this context have a cap.
 
     A cap in the objective counts only if the adapter ``enforces`` caps; the guard of a policy in the context always counts.
     """

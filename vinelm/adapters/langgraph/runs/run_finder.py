@@ -192,7 +192,7 @@ class RunRegistry:
         return run
 
     def forget(self, control: Any) -> None:
-        """Drop the finished run that has the object ``control``, if it is kept here."""
+        """Drop the finished run whose LangGraph object is ``control``, if it is kept here."""
         with self._lock:
             run = self._kept.pop(id(control), None)
         if run is not None and run.reads is not None:
@@ -204,11 +204,11 @@ class InvokeOptions(TypedDict, total=False):
 
     Attributes:
         continues: whether the invocation continues the path even if the template would begin a new request.
-        run_is_request: whether the invocation continues the path, whatever the template says, if this run has written that
-            path.
+        run_is_request: whether an invocation always continues the path that its own run has written, even if the template would
+            begin a new request.
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
-        own_writes: whether the path includes what this execution of the node has added so far, since a node may call a chat
-            model repeatedly.
+        own_writes: whether the path includes the entries that this execution of the node has added so far, since a node may
+            call a chat model repeatedly.
         falls_back: False if the caller repeats failed calls itself.
         objective: the objective of a new run whose context has none.
         tools: the tools offered to the model, as the application passed them.
@@ -259,12 +259,12 @@ class RunFinder:
 
     Attributes:
         runs: the runs in progress.
-        trails: the invocations of each thread's last run inside subgraphs.
+        trails: for each thread, the invocations that its last run made inside subgraphs.
 
     Args:
         settings: the adapter's settings.
         new_policy: returns the policy of a new run whose context has none; None, or a result of None, means default models.
-        defaults: the fallback if nothing is planned, or VineLM itself fails.
+        defaults: makes the runs on default models if nothing is planned, or if VineLM itself fails.
     """
 
     def __init__(
@@ -340,8 +340,8 @@ class RunFinder:
     # -- one invocation ------------------------------------------------------------------------------------------
 
     async def _begun(self, place: Place, find: Callable[[Place], GraphRun], *, is_async: bool) -> InvocationScope:
-        """Find the run with ``find``, which also fills in ``place``, and begin the invocation; if VineLM itself fails, on the
-        default model.
+        """Find the run with ``find``, which also fills in ``place``, and begin the invocation. If VineLM itself fails, the
+        invocation uses the default model.
 
         With ``is_async`` the coroutine may wait for the checkpointer; otherwise it never waits.
         """
@@ -644,7 +644,8 @@ def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
 
 
 def _beginning(config: RunnableConfig, request_id: str | None) -> Beginning:
-    """Return the position where a run begins, from LangGraph's config; the path before it, and so its account, is unknown."""
+    """Return the position where a run begins, read from LangGraph's config. The earlier path and its account are left unknown.
+    """
     given = config.get("configurable", {})
     return Beginning(
         checkpoint_id=(given.get("checkpoint_map") or {}).get(""),

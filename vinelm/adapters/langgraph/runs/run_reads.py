@@ -64,8 +64,8 @@ def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
 def _session_of(run: GraphRun, settings: AdapterSettings) -> str | None:
     """Return the name of the session under which the run's tool calls are recorded; None if the run has no name.
 
-    It is the labelled request's id; otherwise it is made from the thread's name, otherwise from the ``request_id``. Callers may
-    choose the last two, so the result also tells them apart and contains the tenant.
+    The name is the labelled request's id if there is one, otherwise made from the thread's name or the ``request_id``. Callers
+    may choose these two, so the name also states which of them was used, and the tenant.
     """
     context = run.context
     if context.request is not None:
@@ -146,8 +146,8 @@ def _tools_here(
 def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
     """Return whether the model that is offered the tools ``offered`` may call the tool ``name``.
 
-    If tools with this name are offered, ``tool`` must be one of these objects. Otherwise it may be called if an offered tool is
-    only a schema, which may stand for it.
+    If tools with this name are offered, ``tool`` must be one of them. Otherwise the result is True if some offered tool is only
+    a schema, which may stand for ``tool``.
     """
     objects = [one for one in offered if isinstance(one, BaseTool)]
     of_name = [one for one in objects if one.name == name]
@@ -157,8 +157,8 @@ def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
 def _fixed(
     tools: Mapping[str, DeclaredTool], run: GraphRun, prefix: tuple[str, ...], state: Mapping[str, Any]
 ) -> list[ToolCandidate]:
-    """Return the calls that nodes of the graph may make right after an invocation, declared with ``ahead=``, with the plan's
-    probabilities.
+    """Return the tool calls, declared with ``ahead=``, that nodes of the graph may make right after an invocation, with their
+    probabilities according to the plan.
 
     ``prefix`` has the models of the path up to the invocation; ``state`` is the state before it, from which arguments are
     computed.

@@ -37,11 +37,12 @@ class AdapterSettings:
             policy's guard. None, or a result of None: there is no account. Must be set before the first run.
         has_contexts, has_caps: see :class:`~vinelm.adapters.langgraph.runs.run_context.KnowsCaps`.
         declared: the stages wrapped so far, each with the default model that the application declared, or None.
-        optional: the stages that may be skipped, each with the key of its verdict if it is a judge.
+        optional: the stages that may be skipped; for a judge, with the state's key of its verdict.
         deterministic: the stages whose equal calls share an answer at any temperature.
         caches: the stages whose served calls are looked up in a cache.
         priorities: for each stage, the number added to its calls' priority.
-        agains, ends: the places to which the wrapped edges lead if the request continues, and if the policy ends it.
+        agains, ends: the places to which the wrapped edges lead if the request continues (``agains``) or if the policy ends it
+            (``ends``).
         has_finish: whether the application asked for the node that returns an earlier answer.
         returns_earlier: whether a request that the policy ends can return an earlier answer than the last one. It can if
             answers are declared, the finish node was requested, and wherever the policy can end a request, a node follows

@@ -1,1 +1,2 @@
-"""Finds the stages of a compiled graph and their order, and writes the template that expresses the order, also as code."""
+"""Finds the stages of a compiled graph and their order, and writes a template with this order, as an object or as Python code.
+"""

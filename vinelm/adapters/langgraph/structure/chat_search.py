@@ -41,21 +41,21 @@ class HeldStages:
     """The stages and chat models that the search has found inside a node.
 
     Attributes:
-        names: the stages of its chat models.
-        hidden: the stages of the graphs inside it.
+        names: the stages of the node's chat models.
+        hidden: the stages of the graphs inside the node.
         paths: the nodes of these graphs that name their stages, each prefixed with its surrounding nodes: ``helper/model``.
-        is_by_node: whether some chat model has no stage name, so that its node is the stage.
-        on_edges: the stages of chat models that its conditional edges call.
+        is_by_node: whether some chat model has no stage name, so that the node is its stage.
+        on_edges: the stages of chat models that the node's conditional edges call.
         remembering: the stages whose graph is compiled with its own checkpointer.
-        makes_some: whether its code makes a chat model when it runs, so that it may call any stage.
-        makes_graph: whether its code, when it runs, makes a graph or an agent. The nodes of such a graph are not known in
-            advance.
-        inner: the graphs inside it that have stages.
-        is_in_tools: whether it calls models only in tools, so that an execution may call none.
-        is_tools: whether it is LangGraph's ``ToolNode``, which runs the tool calls of a model.
+        makes_some: whether the node's code makes a chat model when it runs, so that the node may call any stage.
+        makes_graph: whether the node's code, when it runs, makes a graph or an agent. The nodes of such a graph are not known
+            in advance.
+        inner: the graphs inside the node that have stages.
+        is_in_tools: whether the node calls models only in tools, so that an execution may call no model.
+        is_tools: whether the node is LangGraph's ``ToolNode``, which runs the tool calls of a model.
         chats: LangChain chat models that are not VineLM's, if the search includes them.
-        makers: the code that makes such models when it runs.
-        functions: the application's functions that its code refers to, and the functions that these refer to.
+        makers: the code objects of functions that make a chat model when they run.
+        functions: the application's functions that the node's code refers to, directly or through other functions.
         adapters: the adapters that made the chat models and wrapped the stages.
     """
 
@@ -76,7 +76,7 @@ class HeldStages:
     adapters: list[Any] = field(default_factory=list)
 
     def is_one_stage(self, node: str) -> bool:
-        """Return whether all calls of this node, in whatever graphs it makes, can only be planned as one stage."""
+        """Return whether all calls of this node, including those in graphs that it makes, can only be planned as one stage."""
         return self.makes_graph and not self.is_tools and self.names <= {node} and (self.makes_some or bool(self.names))
 
 
@@ -104,7 +104,8 @@ def chat_nodes(
     Args:
         graph: the graph.
         within: ids of the surrounding graphs, to which a node may refer.
-        is_any: look for all LangChain chat models: the stages that the graph would have with chat models of VineLM.
+        is_any: whether to look for all LangChain chat models, not only VineLM's. The result then has the stages that the graph
+            would have with chat models of VineLM.
     """
     found: dict[str, HeldStages] = {}
     for node, spec in graph.builder.nodes.items():
@@ -207,8 +208,8 @@ class ObjectSearch:
     Args:
         node: name of the node.
         graphs: ids of the graphs around the node.
-        is_any: look for all LangChain chat models, not only VineLM's.
-        without_tools: do not look into tools.
+        is_any: whether to look for all LangChain chat models, not only VineLM's.
+        without_tools: whether to leave out the code of tools.
     """
 
     def __init__(
@@ -336,9 +337,9 @@ def _makes_graph(value: Any) -> bool:
 
 
 def _methods_used(kind: type, names: Set[str]) -> list[FunctionType]:
-    """Return the methods of an application's class that code with these names may call on an instance that it makes.
+    """Return the methods of the class ``kind`` that code which uses the names ``names`` may call on an instance.
 
-    Methods that they name are included, and ``__init__``.
+    ``__init__`` is included, and so are the methods that these methods name. Empty for classes outside the application's code.
     """
     if issubclass(kind, BaseChatModel) or not is_user_code(kind.__module__, file_of(kind)):
         return []
@@ -354,12 +355,14 @@ def _methods_used(kind: type, names: Set[str]) -> list[FunctionType]:
 
 
 def _has_around(value: Any) -> bool:
-    """Return whether ``value`` is a module with a function ``around``, such as numpy; only a ``VineLM``'s ``around`` counts."""
+    """Return whether ``value`` is a module with a function ``around``, such as numpy, so that ``around`` is not the one of a
+    ``VineLM``.
+    """
     return isinstance(value, ModuleType) and hasattr(value, "around")
 
 
 def _attributes_read(method: MethodType) -> list[Any] | None:
-    """Return the values of the attributes of ``self`` that a method reads, also through methods it names; None if unknown.
+    """Return the values of the attributes of ``self`` that ``method``, or a method that it calls, reads; None if unknown.
 
     A class with several models usually has one method per node, and each method uses only its own model.
     """
@@ -392,7 +395,9 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
 
 @functools.lru_cache(maxsize=4096)
 def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
-    """Return each name that code loads, followed by the attributes read from it, as in ``("agents", "writer", "invoke")``."""
+    """Return the chains of names in code: each name that it loads, with the attributes that it then reads, as in ``("agents",
+    "writer", "invoke")``.
+    """
     found: list[tuple[str, ...]] = []
     chain: list[str] = []
     for one in dis.get_instructions(code):
@@ -410,9 +415,10 @@ def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
 
 
 def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
-    """Return the parts of an object that the attribute chains in ``chains`` use, or the whole object if that is unknown.
+    """Return the parts of an object that the attribute chains in ``chains`` refer to, or the object itself if the parts are
+    unknown.
 
-    An object may have a model for each node, of which each node uses only one (``self.agents.writer``).
+    An object may hold one model for each node, as in ``self.agents.writer``.
     """
     kind = type(value)
     classes = [vars(base) for base in kind.__mro__]

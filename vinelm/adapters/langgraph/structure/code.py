@@ -65,8 +65,8 @@ def _call(name: str, arguments: list[_Lines]) -> _Lines:
 
 
 def _within(opening: str, items: list[_Lines], closing: str) -> _Lines:
-    """Return the lines of ``opening``, the items and ``closing``: a single line if everything fits, otherwise a line for each
-    item.
+    """Return ``opening``, the items and ``closing`` as lines of code: a single line if everything fits, otherwise a line for
+    each item.
     """
     if all(len(item) == 1 for item in items):
         line = opening + ", ".join(item[0] for item in items) + closing

@@ -48,7 +48,8 @@ def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> T
 def template_differences(template: Template, graph: Graph, stage_of: Mapping[str, str]) -> list[str]:
     """Return a message for each transition between stages that only the graph or only the template allows.
 
-    ``stage_of`` has the stage of each node that runs one. The list is empty if graph and template have different stages.
+    ``stage_of`` has the stage of each node that runs a stage. If graph and template have different stages, nothing is compared
+    and the list is empty.
     """
     names = {stage.name for stage in template.stages}
     if names != set(stage_of.values()):
@@ -77,7 +78,7 @@ def template_differences(template: Template, graph: Graph, stage_of: Mapping[str
 
 
 def teach_routes(graph: Graph, stage_of: Mapping[str, str]) -> None:
-    """Store in every ``vine.route`` of the graph which stages each of its places leads to."""
+    """Store in every ``vine.route`` of the graph, for each of the route's places, the stages to which the place leads."""
     nodes = NodeGraph(root_ways(graph, stage_of))
     for branches in graph.builder.branches.values():
         for branch in branches.values():

@@ -94,7 +94,7 @@ class NodeGraph:
         return frozenset().union(*(stages for stages in (*found.start, *found.after) if len(stages) > 1))
 
     def arms(self, place: str) -> frozenset[str]:
-        """Return the stages that may come first if a request goes to ``place``, which may be a stage itself."""
+        """Return the stages that a request may run next if it goes to ``place``; only the place's own stage if it has one."""
         return frozenset(name for stages in self._outcomes_of(place, 0, frozenset()) for name, _ in stages)
 
     def is_clear(self, place: str) -> bool:

@@ -126,7 +126,8 @@ class _Writer:
 
     @staticmethod
     def _core(part: Part, region: Region) -> Together | None:
-        """Return the superstep of a loop that every turn runs, if all other supersteps only lead to it; None otherwise.
+        """Return the superstep that every turn of a loop runs, if all other supersteps of the loop only lead to this one; None
+        otherwise.
 
         The other supersteps, such as an agent's hooks, are then optional.
         """
@@ -274,16 +275,14 @@ class Region:
         return set(waiting)
 
     def join(self, targets: Collection[Together]) -> Part | None:
-        """Return the first part that every request reaches, whichever of the supersteps ``targets`` it continues with, unless
-        it ends earlier. None if there is no such part.
+        """Return the first part that every request reaches after one of the supersteps ``targets``, no matter which, unless the
+        request ends earlier. None if no part has this property.
         """
         common = frozenset.intersection(*(self.always(self.part(target)) for target in targets))
         return max(common, key=lambda part: len(self.always(part)), default=None)
 
     def always(self, part: Part) -> frozenset[Part]:
-        """Return the parts that every request reaches once it has reached ``part``, unless it ends earlier; ``part`` itself is
-        included.
-        """
+        """Return ``part`` and the parts that every request reaches after it, unless the request ends earlier."""
         known = self._always.get(part)
         if known is None:
             behind = [self.always(self.part(then)) for then in self._onward(part)]
@@ -295,7 +294,8 @@ class Region:
 
 
 def _strong_parts(successors: Successors) -> list[Part]:
-    """Return the strongly connected parts of a graph; the simple algorithm suffices, since graphs of stages are small."""
+    """Return the strongly connected components of a graph. The algorithm is simple and slow, since graphs of stages are small.
+    """
     behind: dict[Together, set[Together]] = {}
     for at in successors:
         waiting = list(successors[at])

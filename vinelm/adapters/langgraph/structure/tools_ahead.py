@@ -64,7 +64,7 @@ class ToolsAhead:
         self._seen: WeakKeyDictionary[Any, _GraphTools] = WeakKeyDictionary()
 
     def at(self, config: RunnableConfig) -> Mapping[str, DeclaredTool]:
-        """Return the tools, by name, that a model called with a node's ``config`` may ask for."""
+        """Return the tools, by name, that may be prefetched while a model is called in the node of ``config``."""
         loop = _loop_of(config)
         nodes, node = getattr(loop, "nodes", None), config.get("metadata", {}).get("langgraph_node")
         if loop is None or not isinstance(nodes, Mapping):
@@ -100,10 +100,11 @@ def _may_refuse(handler: Any) -> bool:
 
 
 def can_run_ahead(declared: DeclaredTool) -> bool:
-    """Return whether a tool's code can run in parallel to its request. Cached for each tool object.
+    """Return whether a tool's code can run in parallel with the rest of its request. Cached for each tool object.
 
-    Code that reads its thread cannot, since the thread may identify the caller. Nor can code that refers to a lock: the request
-    may hold that lock, and the prefetch would wait for it, perhaps while holding another lock that the request needs.
+    Code that reads the current thread cannot, since the thread may identify the caller. Code that refers to a lock cannot
+    either: the request may hold that lock, and the prefetch would wait for it, perhaps while holding another lock that the
+    request needs.
     """
     if declared.can_run_ahead is None:
         tool = declared.code.tool
@@ -141,7 +142,7 @@ class _Node:
 
     Attributes:
         tools: the tool objects that the node may call.
-        asks: whether the node may ask a person; True if unknown.
+        asks: whether the node may interrupt the graph to ask a person; True if unknown.
         checks: whether the node contains a middleware of the application.
         is_plain: whether the node is only LangGraph's ``ToolNode``, without a wrapper around the calls.
         wraps: whether the node contains a ``ToolNode`` or a wrapper that may refuse or change calls.
@@ -195,7 +196,7 @@ class _GraphTools:
         return found
 
     def _is_open(self, node: str, holders: set[str]) -> bool:
-        """Return whether a tool's call follows the model's call in ``node`` without other code between them.
+        """Return whether no other code runs between the model's call in ``node`` and the call of a tool.
 
         ``holders`` are the nodes that call the tool: one of them must be ``node`` or come right after it.
         """
@@ -273,8 +274,8 @@ def _is_middleware(item: Any) -> bool:
 class _Reach(ObjectSearch):
     """The objects that a node's code can reach.
 
-    The search may find too much: it follows every method of an application's object. If code chooses by a string what it calls,
-    it counts as asking a person as soon as some loaded module does so (:func:`_asks_somewhere`).
+    The search may find too much: it follows every method of an application's object. Code that chooses by a string what it
+    calls counts as asking a person if some loaded module asks a person (:func:`_asks_somewhere`).
 
     Args:
         node: the node's name.
@@ -298,7 +299,9 @@ class _Reach(ObjectSearch):
         return self._asks or id(interrupt) in self._seen or len(self._seen) >= MOST_OBJECTS
 
     def _add_graph(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
-        """Add a subgraph ``graph``: only whether it may ask a person counts, since its tools and runs are separate."""
+        """Add a subgraph ``graph``. Only one fact about it is kept: whether it may ask a person. Its tools and runs are
+        separate.
+        """
         inner = _Reach(self._node)
         inner._seen[id(graph)] = graph
         for node in graph.nodes.values():
@@ -321,8 +324,8 @@ class _Reach(ObjectSearch):
             yield from _methods(kind)
 
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
-        """Yield the objects that a function's code refers to. Of an object of the application, only the attributes that the
-        code names count.
+        """Yield the objects that a function's code refers to. For an object of the application, yield only the attributes that
+        the code names.
         """
         names, owner = frozenset(code_names(function.__code__)), function.__globals__
         is_imported = any(name.partition(".")[0] == "langgraph" for name in names)
@@ -370,7 +373,7 @@ _FOLLOWED_APART = ("langgraph", "langchain", "langchain_core", "langsmith", "vin
 def _may_ask(module: str, filename: str) -> bool:
     """Return whether code may ask a person.
 
-    This is so for the application's code, code of an interactive session, and code of a package that uses LangGraph.
+    True for the application's code, code of an interactive session, and code of a package that uses LangGraph.
     """
     package = module.partition(".")[0]
     if is_user_code(module, filename):
@@ -411,7 +414,8 @@ def _origin(value: Any) -> str:
 
 
 def _methods(kind: type, called: Container[str] | None = None) -> Iterator[Any]:
-    """Yield a class's functions, properties and other attributes; if ``called`` is given, only those whose names are in it."""
+    """Yield a class's functions, properties and other attributes; if ``called`` is given, only those with a name in ``called``.
+    """
     for base in kind.__mro__:
         if _may_ask(base.__module__, file_of(base)):
             for name, member in list(vars(base).items()):

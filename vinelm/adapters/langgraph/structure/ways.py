@@ -1,4 +1,4 @@
-"""Finds the places of a graph and their successors: its nodes, and the stages inside subgraphs and on edges, are its places."""
+"""Finds the places of a graph and their successors. A place is a node, or a stage inside a subgraph or on an edge."""
 
 from __future__ import annotations
 
@@ -124,7 +124,9 @@ class _Whole:
         prefix: str = "",
         leaves: Iterable[str] = (),
     ) -> None:
-        """Add a graph. Names of its places begin with ``prefix``; ``leaves`` are outside places that its tools may go to."""
+        """Add the places of a graph. Their names begin with ``prefix``; ``leaves`` are the places outside the graph to which
+        its tools may lead.
+        """
         for source in (START, *graph.builder.nodes):
             found = held.get(source, HeldStages())
             is_graph = source != START and isinstance(graph.builder.nodes[source].runnable, CompiledStateGraph)
@@ -146,8 +148,8 @@ class _Whole:
             self._add_node(path, place, own, found, behind, inside)
 
     def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
-        """Return the choices after a node, given the choices ``onward`` of its edges, with places for the models that the edges
-        call.
+        """Return the choices after a node. ``onward`` are the choices that its edges make; a place is added before them for
+        each model that the edges call.
         """
         for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
@@ -204,7 +206,9 @@ class _Whole:
 
 
 def _edges(graph: Graph, source: str) -> list[Choice]:
-    """Return the choices after a node that its plain and conditional edges declare or its path functions' code names."""
+    """Return the choices after a node: the targets of its plain and conditional edges, as declared or as named in the code of
+    its path functions.
+    """
     plain: list[Choice] = [{target: frozenset()} for start, target in sorted(graph.builder._all_edges) if start == source]
     branches = graph.builder.branches.get(source, {}).values()
     unsaid = (dict.fromkeys(_named(graph, branch.path), frozenset[Bound]()) for branch in branches if not branch.ends)
@@ -212,7 +216,9 @@ def _edges(graph: Graph, source: str) -> list[Choice]:
 
 
 def _ends(graph: Graph, source: str) -> list[Choice]:
-    """Return a choice among the targets of a node's ``Command(goto=...)``, from its annotation or ``destinations``."""
+    """Return a choice among the targets of a node's ``Command(goto=...)``, read from its annotation or ``destinations``; empty
+    if neither exists.
+    """
     ends = None if source == START else graph.builder.nodes[source].ends
     return [dict.fromkeys(ends, frozenset())] if ends else []
 
@@ -220,7 +226,7 @@ def _ends(graph: Graph, source: str) -> list[Choice]:
 def _commands(graph: Graph, source: str) -> list[Choice]:
     """Return a choice among the targets of a node that returns a ``Command`` without an annotation.
 
-    These are the nodes that its code names, or all nodes if it names none.
+    The targets are the nodes that its code names, or all nodes if it names none.
     """
     runnable = None if source == START else graph.builder.nodes[source].runnable
     code = _code(runnable)
@@ -250,7 +256,9 @@ def _code(runnable: Any) -> CodeType | None:
 
 
 def _is_unclear(graph: Graph, source: str) -> bool:
-    """Return whether a node has a conditional edge whose targets neither its map, annotation nor code names."""
+    """Return whether a node has a conditional edge with unknown targets: neither its map, its annotation nor its code names
+    them.
+    """
     return any(not branch.ends and not _named(graph, branch.path) for branch in graph.builder.branches.get(source, {}).values())
 
 
