@@ -1,4 +1,4 @@
-"""VineLM chooses the model of every stage invocation of a LangGraph application while a request runs."""
+"""VineLM chooses the model for each LLM call of a LangGraph application while a request runs."""
 
 from vinelm.version import __version__ as __version__
 from vinelm.whole_imports import attach_stub

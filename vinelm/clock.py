@@ -70,7 +70,7 @@ class SteadyClock:
         self._lost_at_s = 0.0
 
     def now(self) -> float:
-        """Return the clock's seconds."""
+        """Return the current time in seconds; they continue from the clock's last value if it fails."""
         clock = self._clock
         if clock is not None:
             try:

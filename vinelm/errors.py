@@ -3,20 +3,21 @@
 ::
 
     VineLMError
-    ├── InputError            the caller's input is at fault; the CLI exits 2
+    ├── InputError            the caller's input is wrong; the CLI exits 2
     │   ├── ConfigError       a config file, an option, an unknown key or model
-    │   │   ├── MissingExtra  a library that is not installed; names the extra that has it
-    │   │   └── NotPicklable  an object that lives in one process; pickle's own ``TypeError``, too
+    │   │   ├── MissingExtra  a library that is not installed; names the extra that installs it
+    │   │   └── NotPicklable  an object that cannot leave its process; also a ``TypeError``
     │   ├── DatasetError      a dataset, a database or a gold answer
     │   ├── TemplateError     stages, loops and allowed models do not fit together
     │   ├── WorkflowError     a graph that VineLM cannot profile or serve as it stands
-    │   ├── StoreError        a store that is missing, foreign, newer or damaged
+    │   ├── StoreError        a store that is missing, of another workflow, newer or damaged
     │   ├── TrieFileError     a ``.vine`` file that is missing, newer or damaged
-    │   └── InfeasibleError   no path meets the bounds; names the binding one
-    ├── StageBroken           a profile's stage fails always and alike; the CLI exits 1, the run can be resumed
+    │   └── InfeasibleError   no path meets the bounds; names a bound that none meets
+    ├── StageBroken           every call of a stage fails in the same way; the CLI exits 1, the run can be resumed
     ├── WorkerDied            a process of VineLM's own died; the CLI exits 1, the run can be resumed
-    ├── FleetUnreachable      the Redis of a fleet does not answer; the process goes on alone
-    ├── EvidenceError         too few observations to say anything; the CLI exits 1
+    ├── FleetUnreachable      the Redis of a fleet does not answer; the process continues alone
+    ├── JournalUnavailable    the journal of a fleet's spending cannot be used
+    ├── EvidenceError         too few observations for a conclusion; the CLI exits 1
     ├── NotFittedError        an estimator was used before ``fit``
     ├── BudgetExhausted       a budget is reached; the CLI exits 3, the run can be resumed
     └── CallError             one model call failed; ``kind`` says how
@@ -92,13 +93,15 @@ class FleetUnreachable(VineLMError):
 
 
 class JournalUnavailable(VineLMError):
-    """The journal of a fleet's spending cannot be read or written. Until it can, no part of the budget is given out."""
+    """The journal of a fleet's spending cannot be read or written. Until this works again, no process gets a part of the
+    budget.
+    """
 
     default_code = "journal-unavailable"
 
 
 class InputError(VineLMError):
-    """The caller's input is at fault. The message is one line: what is wrong, where, and how to fix it."""
+    """The caller's input is wrong. The message is one line: what is wrong, where, and how to fix it."""
 
     default_code = "input"
 
@@ -192,7 +195,7 @@ class NotFittedError(VineLMError):
 
 
 class BudgetExhausted(VineLMError):
-    """A budget is reached. Every result so far is in the store; the same call with a larger budget continues."""
+    """A budget is reached. Every result so far is in the store; the same call with a larger budget continues the run."""
 
     default_code = "budget"
 

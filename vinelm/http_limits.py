@@ -42,10 +42,10 @@ def _plain(status: int, text: str) -> Any:
 
 
 def bounded_protocol(limits: HttpLimits, told: Told = _plain) -> type[H11Protocol]:
-    """Return uvicorn's protocol class with the limits on connections, headers and seconds; the application limits
-    bodies.
+    """Return a subclass of uvicorn's protocol class that enforces the limits on connections, headers and seconds. The
+    application itself must limit bodies.
 
-    ``told(status, text)`` returns the JSON of a refusal.
+    ``told(status, text)`` returns the JSON body of an error answer.
     """
 
     class Bounded(_BoundedProtocol):
@@ -56,7 +56,9 @@ def bounded_protocol(limits: HttpLimits, told: Told = _plain) -> type[H11Protoco
 
 
 class _BoundedProtocol(H11Protocol):
-    """One connection. Timers close it if the headers arrive too slowly, or the client reads the answer too slowly."""
+    """One connection of a client. Timers close it if the headers arrive too slowly, or if the client reads the answer too
+    slowly.
+    """
 
     bounds = HttpLimits()
     tell: Told = staticmethod(_plain)

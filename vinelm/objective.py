@@ -42,10 +42,10 @@ class Objective:
             >= 0 (default 0.75). A larger weight gives fewer late answers and fewer correct ones.
         confidence: Plan by the lower end of the one-sided accuracy interval of this level, in (0.5, 1). Needs
             ``maximize="accuracy"`` or ``min_accuracy``.
-        mix: Whether requests may be divided between two plans so that their mean meets ``max_cost_usd`` (of a
-            ``"population"``) or ``min_accuracy``.
-        on_infeasible: If no path meets the bounds: ``"best_effort"`` relaxes a bound, ``"raise"`` raises
-            :class:`InfeasibleError`, which names it. Without bounds: if no model is left for a request.
+        mix: Whether requests may be divided between two plans so that the mean over requests meets ``max_cost_usd`` (with
+            ``cost_budget="population"``) or ``min_accuracy``.
+        on_infeasible: What to do if no path meets the bounds, or if no model is left for a request: ``"best_effort"`` relaxes a
+            bound, ``"raise"`` raises :class:`InfeasibleError`, which names the bound.
 
     Raises:
         ConfigError: A bound is NaN, negative or out of range, or a setting has no effect.
@@ -151,7 +151,7 @@ class Objective:
 
     @property
     def by_means(self) -> Objective:
-        """The same objective with ``risk="mean"`` instead of ``risk="dp"``; other objectives unchanged."""
+        """A copy of this objective with ``risk="mean"`` if its risk is "dp"; otherwise this objective itself."""
         return replace(self, risk="mean", late_weight=None) if self.risk == "dp" else self
 
     @property
@@ -213,7 +213,9 @@ _NUMBERS = ("min_accuracy", "max_cost_usd", "max_latency_s", "z", "late_weight",
 
 
 def _number(name: str, value: object) -> None:
-    """Raise unless the value is None or a number: no text, bool, or integer too large for a float."""
+    """Raise :class:`ConfigError` unless the value is None or a number. Bools and integers too large for a float are refused.
+    ``name`` is used in the message.
+    """
     if value is None or type(value) is float:
         return
     if isinstance(value, bool) or not isinstance(value, Real):

@@ -1,4 +1,4 @@
-"""Objects that count the calls of this process, and so must not be copied."""
+"""Base class of objects that count the calls of this process, and therefore must not be copied."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class _Waiting:
 
 @contextmanager
 def whole_import() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block, which only imports; no effect outside of the main thread."""
+    """Delay Ctrl-C until the end of the block, which should only contain imports. No effect outside of the main thread."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or isinstance(handler, _Waiting) or threading.current_thread() is not threading.main_thread():
         yield
@@ -45,7 +45,7 @@ def whole_import() -> Iterator[None]:
 
 
 def attach_stub(package: str, filename: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package, with the names in its ``__init__.pyi``.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package whose public names are those in its ``__init__.pyi``.
 
     Each name is imported when it is first used.
     """

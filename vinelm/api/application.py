@@ -1,4 +1,4 @@
-"""The object that an application uses to wrap its stages and routes, and that plans their models while requests run."""
+"""``VineLM``, the object with which an application wraps its stages and routes; it plans their models while requests run."""
 
 from __future__ import annotations
 
@@ -76,11 +76,12 @@ class VineLM(VineInterface, LongRunning):
         backends: backend by provider; None makes the backends of the catalog's providers on first use.
         template: the workflow's shape; by default the trie's.
         trie: an annotated trie or the path of its ``.vine`` file.
-        mode: the mode of every :class:`~vinelm.controller.Session`.
+        mode: the mode of every :class:`~vinelm.controller.Session`: whether plans choose the models ("enforce"), are only
+            computed ("observe"), or are off ("off").
         on_error: what follows a failure of VineLM itself while a graph runs. With ``"default"`` the stage runs its default
             model, an edge follows the workflow's own verdict up to the loop's maximum number of turns, and the trace records
-            the failure. A cap on the cost of a request, or on a tenant's day, still applies: if it can no longer be checked,
-            calls are refused. ``"raise"`` raises the error. Exceptions of the application's own code and
+            the failure. A cap on the cost of a request, or on a tenant's cost per day, still applies: if it can no longer be
+            checked, calls are refused. ``"raise"`` raises the error. Exceptions of the application's own code and
             :class:`~vinelm.errors.InfeasibleError` are always raised.
         fallback: after a failed call another model answers within the same stage: the plan's next best, or without a plan the
             next model that the stage allows. Such failures are rate limits, timeouts, server errors, empty, truncated or
@@ -88,14 +89,16 @@ class VineLM(VineInterface, LongRunning):
             objective's deadline or cap, in mode "observe" or "off", or while the application's own ``retry_policy``,
             ``with_fallbacks``, ``with_retry`` or retrying middleware repeats the call.
         labelled: whether the right answer of every request is known, and :meth:`session` gets a ``judge``, as in an evaluation.
-            Otherwise tries that stop by the oracle are refused, since the right answers of served requests are unknown.
-        load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
-            ``vinelm engine calibrate`` wrote, read with our own calls in flight. By default load is estimated from the
-            latencies of our own calls, if they take real time. A source that is slow or hangs delays no decision.
+            Otherwise tries that end a request when its answer is right (the stop rule "oracle") are refused, since the right
+            answers of served requests are unknown.
+        load: the extra seconds that a call takes on each engine (the endpoint that serves a model) under the present load, read
+            before each plan: a function, a monitor, or the file of slowdown curves that ``vinelm engine calibrate`` wrote, read
+            with our own calls in flight. By default load is estimated from the latencies of our own calls, if they take real
+            time. A source that is slow or hangs delays no decision.
         correct_spend: adjust an objective's limit on the mean cost to the real cost of requests, slowly and by at most half
             (``vinelm.money.spend_control``). The adjustment is shared by all requests of an objective, and by all processes of
-            a fleet. The plan that the trie's verdict has tested is never adjusted, and no plan is adjusted so far that its
-            proof no longer applies. Labelled requests adjust nothing, since they evaluate a prediction.
+            a fleet. The plan that the trie's verdict has tested is never adjusted, and other plans only as far as their proof
+            still applies. Labelled requests adjust nothing, since they evaluate a prediction.
         signals: the signals that the profiled workflow declares (``workflow.signals``); by default none.
         kind: finds the request's type, as the profiled workflow declares it (``workflow.kind``): a function of the state with
             which a graph begins, or the name of a field of that state. A request of an unknown type is planned as ``"other"``.
@@ -104,8 +107,8 @@ class VineLM(VineInterface, LongRunning):
         evidence: the store to which rows of planned requests are written, in the form of a profile and off the request path:
             its path, or an :class:`~vinelm.api.EvidenceConfig`.
         allow_unproven: serve plans to all requests, even if the trie does not prove that they are no worse than the current
-            setup. By default such requests, or the share for which the plan is not proven, run the stages' defaults, and a
-            trace shows what the plan would have done (:meth:`recommendation`).
+            setup. By default, requests for which no plan is proven run the stages' defaults, and a trace shows what the plan
+            would have done (:meth:`recommendation`).
         max_loss: accuracy, a fraction in [0, 1), that a cheaper plan may lose; None takes the value with which the trie was
             estimated (by default 0.03). The confidence intervals come from the trie's file.
         canary: the share of requests, in [0, 1), that plans serve, proven or not; the other requests run the stages' defaults.
@@ -250,8 +253,8 @@ class VineLM(VineInterface, LongRunning):
                 model is writing are started early.
 
         Raises:
-            ConfigError: no path is left, the trie is of another workflow, its plans may end where there is no ``vine.route``,
-                or it stops by the oracle although requests are not ``labelled``.
+            ConfigError: every path needs a model that the catalog lacks, the trie is of another workflow, its plans may end
+                where there is no ``vine.route``, or it needs right answers to end requests although these are not ``labelled``.
             TrieFileError: the file is missing or damaged.
         """
         if trie is None and patterns is None:
@@ -286,8 +289,9 @@ class VineLM(VineInterface, LongRunning):
     def tool_counts(self) -> Mapping[str, int]:
         """The counts of calls of declared tools, by the name of the count.
 
-        "reads": requested; of these "ready" (finished before) and "joined" (still running). "started": prefetched; of these
-        "unused". "withheld": not prefetched, because the mode is "observe".
+        "reads": calls that the application made of tools that can be prefetched. Of these, "ready" were answered by a finished
+        prefetch and "joined" by one that was still running. "started": prefetches; of these, no call used the "unused" ones.
+        "withheld": prefetches that were not made, because the mode is "observe".
         """
         return dict(self.adapter.tools.counts)
 
@@ -329,7 +333,7 @@ class VineLM(VineInterface, LongRunning):
     def prepare(self, *objectives: Objective) -> None:
         """Build the planner's index for these objectives now, so that no request waits for it.
 
-        It serves all objectives with the same target and the same kinds of limits, whatever the limits' values.
+        The index serves all objectives with the same target and the same kinds of limits, whatever the limits' values.
 
         Without this call, the first request starts to build it in the background if there are more than ten thousand paths.
         With fewer paths, a first plan takes milliseconds anyway.
@@ -466,8 +470,8 @@ class VineLM(VineInterface, LongRunning):
         return session
 
     def _bound(self, planner: Planner, objective: Objective, key: str) -> tuple[float | None, Exception | None]:
-        """Return the limit that selects, for the request with this ``key``, one of the two plans that requests are divided
-        between.
+        """Return the limit that makes the planner choose one of the two plans between which requests are divided; ``key`` is
+        the request's draw key.
 
         Returns:
             The limit on the mean cost in dollars or on the mean accuracy, None if one plan serves all requests or an error
@@ -482,8 +486,8 @@ class VineLM(VineInterface, LongRunning):
         return (None if mixture is None else mixture.bounds.of(key)), None
 
     def _assigns(self, planner: Planner, objective: Objective) -> Assignment[bool]:
-        """Return the assignment of requests for an objective: True for those that the plan serves, either all or the share for
-        which it is proven; False for those that run the current setup.
+        """Return which requests the plan for an objective serves (True) and which run the current setup (False). The plan
+        serves all requests, or the share for which it is proven.
         """
         proves = not self.allow_unproven and self.mode == "enforce"
         advised = self._advised(planner, objective) if proves else None
@@ -493,7 +497,9 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _draws(self) -> Draws:
-        """The keys by which requests are assigned to plans. In an evaluation they use no secret, so that it can be repeated."""
+        """Makes the keys by which requests are assigned to plans. In an evaluation the keys use no secret, so that it can be
+        repeated.
+        """
         kept: Any = self._kept
         store = None if kept is None else Path(getattr(kept, "store", kept))
         return Draws(b"") if self.labelled else Draws.of(self._given_secret, store)
@@ -548,7 +554,7 @@ class VineLM(VineInterface, LongRunning):
         return self.adapter.hit_rates if is_free and self._share is None else {}
 
     def _follow_hits(self) -> None:
-        """Make new planners for the current cache hit rates, if one of them has changed by at least :data:`MOVED`."""
+        """Make new planners for the current cache hit rates if one of these rates has changed by at least :data:`MOVED`."""
         annotated, before = self._annotated, self._hit_rates
         if annotated is None:
             return
@@ -569,7 +575,9 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _load_seen(self) -> LoadSource | LoadMonitor | None:
-        """The source of the engines' extra seconds, in a form that a session can read without blocking; None without one."""
+        """The source of the engines' extra seconds under load, in a form that a session can read without blocking; None without
+        a source.
+        """
         source = self._load_source
         return source if never_blocks(source) or self.models.is_virtual_time else without_blocking(source)
 

@@ -54,7 +54,7 @@ class ApplicationFleet:
         return summed
 
     def rows(self, planner: Planner, objective: Objective, configurable: Mapping[str, Any] | None) -> SessionRows:
-        """Return the object through which a new request reports its model calls to the fleet.
+        """Return the object through which the session of a new request reports its model calls to the fleet.
 
         ``configurable`` is LangGraph's ``config["configurable"]`` of the request's run, from which its conversation and tenant
         are read.
@@ -96,8 +96,8 @@ class ApplicationFleet:
 
 
 def _facts(catalog: Catalog, limiters: Mapping[str, EngineRateLimiter]) -> dict[str, dict[str, object]]:
-    """Return the settings that should be equal in all processes: each model's prices and each engine's limits, without
-    addresses and keys.
+    """Return the settings that should be equal in all processes of a fleet: each model's prices and each engine's rate limits,
+    without addresses and keys.
 
     The keys are names such as ``model 'gpt'`` and ``limits of 'gpu'``.
     """

@@ -90,14 +90,14 @@ class CanaryStatus:
         return f"{lead_of(self.advice)}: {self.reason}."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return the status as a dict of JSON types."""
         return asdict(replace(self, verdict=Verdict())) | {"sentence": self.sentence, "verdict": self.verdict.to_dict()}
 
 
 @dataclass(slots=True)
 class _Draw:
-    """Which plan a request or a conversation runs, and what was counted for it. A conversation counts once, since its requests
-    are not independent.
+    """Whether a request or a conversation runs the plan, and what was counted for it. A conversation counts once, since its
+    requests are not independent.
 
     Attributes:
         is_plan: whether it runs the plan, rather than the current setup.
@@ -124,7 +124,9 @@ class _LiveRequest:
 
 @dataclass(slots=True)
 class _Means:
-    """The number and the sum of one quantity's values, each as [for the current setup, for the plan]."""
+    """The number and the sum of one quantity's values, each as a list: [of the current setup's requests, of the plan's
+    requests].
+    """
 
     count: list[int] = field(default_factory=lambda: [0, 0])
     total: list[float] = field(default_factory=lambda: [0.0, 0.0])
@@ -139,8 +141,8 @@ class _Means:
 
     @property
     def most(self) -> float:
-        """The limit for the next value: ten times the larger mean of the two groups. Larger values are reduced to it; 0 if no
-        value so far is above 0.
+        """The limit for the next value, to which larger values are reduced: ten times the larger mean of the two groups; 0 if
+        no value so far is above 0.
         """
         return WINSORIZED * max(total / max(count, 1) for total, count in zip(self.total, self.count, strict=True))
 
@@ -258,8 +260,8 @@ class Canary:
         weakref.finalize(session, self.end, served).atexit = False
 
     def end(self, served: _LiveRequest) -> None:
-        """Mark a request as ended; :meth:`feedback`, :meth:`status` or the next request counts it. May be called in a
-        finalizer.
+        """Mark a request as ended; it is counted by the next :meth:`feedback`, :meth:`status` or new request. May be called in
+        a finalizer.
         """
         self._gone.append(served)
 

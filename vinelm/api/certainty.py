@@ -60,7 +60,7 @@ class Shortfall:
 
 
 def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> Shortfall | None:
-    """Return how much more data a store needs for :func:`vinelm.estimate` to accept it; None if it needs no more.
+    """Return how much more data a store needs for :func:`vinelm.estimate` to accept its rows; None if it has enough.
 
     This takes about eight times as long as fitting one estimate.
 
@@ -76,8 +76,8 @@ def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> 
 
 
 def _looked(store: str | Path | PostgresUrl, max_error: float) -> tuple[Shortfall | None, StoreEvidence | None]:
-    """Return the result of :func:`shortfall`, and the store's contents from which it was computed; these are None if the store
-    is empty.
+    """Return the result of :func:`shortfall`, and the store's contents from which the result was computed; the contents are
+    None if the store is empty.
     """
     try:
         evidence, spent_usd, everything_usd, read = evidence_of(store, max_error)
@@ -116,9 +116,9 @@ def profile_until_certain(
         store: The store to which ``run`` writes.
         max_error: The required half width, a fraction in (0, 1].
         first_usd: The cost in dollars at which the first step ends, unless its coverage is reached before.
-        max_loss: The accuracy that a cheaper plan may lose, a fraction, if the verdict is wanted. The run then ends when no
-            plan can be proven, even if the estimate is not certain enough. With None, that ends the run only once the estimate
-            is certain enough, and :data:`~vinelm.trie.verdict.MAX_LOSS` is used.
+        max_loss: The accuracy that a cheaper plan may lose, a fraction, if a verdict is wanted. The run then also ends when it
+            is clear that no plan can be proven, even if the estimate is not certain enough. With None, this ends the run only
+            once the estimate is certain enough, and :data:`~vinelm.trie.verdict.MAX_LOSS` is used.
         keep_going: Continue even if no plan can be proven on these requests, no matter how many results are bought.
         on_note: Called with one line before and after each check of the rows, and with the reason if no plan can be proven.
 

@@ -27,7 +27,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
     model with few rows is postponed. If the current setup is unknown, they are the most accurate plans under nine budgets, from
     the cost of the cheapest plan to the cost of the most accurate one.
 
-    Returns None if the oracle decides when to stop, since such a plan cannot be served.
+    Returns None if requests end when their answer is right (the stop rule "oracle"), since such plans cannot be served.
 
     Args:
         template: The template, bound to the catalog.

@@ -29,8 +29,8 @@ class Draws:
 
     @classmethod
     def of(cls, given: str | None, store: Path | None) -> Draws:
-        """Return the draws with the secret that :func:`draw_secret` finds for these arguments; without one, a random secret of
-        this process is used.
+        """Return a :class:`Draws` with the secret that :func:`draw_secret` finds for these arguments; if it finds none, with a
+        random secret of this process.
         """
         found = draw_secret(given, store)
         return cls(secrets.token_bytes(32), is_kept=False) if found is None else cls(found)
@@ -42,7 +42,7 @@ class Draws:
         """Return the key by which a request, a conversation or a tenant is assigned to a plan; a hexadecimal text.
 
         Args:
-            data: the digest of the data set behind the trie, so that with another data set other requests get the cheaper plan.
+            data: the digest of the trie's data set. With another data set, other requests get the cheaper plan.
             kind: what ``name`` names: "request", "conversation" or "tenant". Equal names of different kinds have different
                 keys.
             tenant: the tenant that the request or conversation belongs to; "" if there is none.
@@ -53,7 +53,7 @@ class Draws:
 
 
 def draw_secret(given: str | None, store: Path | None) -> bytes | None:
-    """Return the secret for draws; None if no secret is kept.
+    """Return the secret with which keys for plans are made; None if there is neither a given secret nor a store.
 
     Args:
         given: the operator's secret; None takes the value of the environment variable :data:`VARIABLE`.

@@ -30,10 +30,10 @@ def drift(
     traces: ObservationStore | str | Path,
     config: DriftConfig | None = None,
 ) -> DriftReport:
-    """Return which annotations of a trie no longer fit the served requests. Calls no model.
+    """Return a report on which values in a trie (costs, seconds, rates) no longer fit the served requests. Calls no model.
 
-    If nothing has changed, the probability that any annotation is ever reported is at most ``config.alpha``, even if this is
-    called again as rows arrive.
+    If nothing has changed, the probability that any value is ever reported is at most ``config.alpha``, even if this function
+    is called again as rows arrive.
 
     Args:
         trie: The annotated trie, or its ``.vine`` file.
@@ -43,7 +43,8 @@ def drift(
     Raises:
         StoreError: The store is missing or damaged.
         TrieFileError: The trie cannot be read.
-        ConfigError: Trie and store belong to different workflows, or the trie stops by the oracle, so that it cannot serve.
+        ConfigError: Trie and store belong to different workflows, or the trie needs right answers to end requests, so that it
+            cannot serve.
     """
     annotated, rows = _opened(trie, traces)
     monitor = DriftMonitor(annotated, config)
@@ -66,8 +67,8 @@ def update(
     Raises:
         StoreError: The store is missing or damaged.
         TrieFileError: The trie cannot be read.
-        ConfigError: Trie and store belong to different workflows, the trie stops by the oracle, or the half-life is not
-            positive.
+        ConfigError: Trie and store belong to different workflows, the trie needs right answers to end requests, or the
+            half-life is not positive.
         EvidenceError: No row belongs to a path of the trie.
     """
     annotated, rows = _opened(trie, traces)
@@ -91,7 +92,7 @@ def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | P
     """Return the trie and the rows of the requests that it served.
 
     Raises:
-        ConfigError: Trie and store belong to different workflows, or the trie stops by the oracle.
+        ConfigError: Trie and store belong to different workflows, or the trie needs right answers to end requests.
     """
     from vinelm.traces import ObservationStore
     from vinelm.traces.store.kinds import told_apart
@@ -106,7 +107,7 @@ def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | P
 
 
 def require_servable(annotated: AnnotatedTrie, where: str) -> None:
-    """Raise :class:`ConfigError` if a trie stops by the oracle, since the right answers of served requests are unknown.
+    """Raise :class:`ConfigError` if a trie ends requests when their answer is right, since this is unknown for served requests.
 
     ``where`` names the trie in the message.
     """
@@ -129,16 +130,16 @@ class Remedy:
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return the remedy as a dict of JSON types."""
         return asdict(self)
 
 
 def cheapest_remedy(annotated: AnnotatedTrie, moved: Iterable[Moved], trie: str | Path, traces: str | Path) -> Remedy | None:
     """Return the cheapest way to correct a trie; None if nothing has changed.
 
-    Costs and seconds are updated from the served rows, which is free. If requests now stop, or show signals, at other rates,
-    the answers have probably changed, too, and only labelled requests can measure how. Then the remedy is a profile with the
-    last profile's coverage, at current prices.
+    If only costs or seconds have changed, the remedy is to update them from the served rows, which is free. If requests now
+    stop, or show signals, at other rates, the answers have probably changed, too, which only labelled requests can measure.
+    Then the remedy is a profile with the last profile's coverage, at current prices.
 
     Args:
         annotated: The trie.

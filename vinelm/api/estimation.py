@@ -1,4 +1,6 @@
-"""Estimate an annotated trie, with its provenance, from the results in a store, at the recorded prices or at other prices."""
+"""Estimates an annotated trie (the accuracy, cost and seconds of each path) from the results in a store, at recorded or other
+prices.
+"""
 
 from __future__ import annotations
 
@@ -97,23 +99,23 @@ def estimate(
         store: The store, or its path. It is only read.
         estimator: Estimator that fits the trie to the observations. In Python: one of :data:`vinelm.estimator.ESTIMATORS`.
         stop: Stop rule to estimate for: the workflow's own check, or the right answer. None: as the rows were bought.
-        check: Validate the trie on held-out requests and against other estimators, and judge whether to switch; without it no
-            ``max_error``. In Python: into ``meta["evidence"]`` and ``verdict``. It also finds out whether declared kinds of
-            request pay: where plans by kind promise no more than plans without them, the kinds are not told apart.
-        max_error: Fail if half the 90 % interval of the best path's accuracy is wider than this, the optimism of choosing it
-            included. 1 never fails. In Python a fraction in (0, 1]. None: 0.15.
-        calls_per_hour: Requests that the application serves per hour: how often a provider's prompt cache still holds what
-            another request left there. In Python 0 takes every such hit as a miss. None: as in the rows of --update, else 0:
-            never.
-        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch. In Python a fraction in [0, 1). None: 3
-            points.
+        check: Validate the trie on held-out requests and against other estimators, and decide whether to switch; ``max_error``
+            needs it. In Python the results are in ``meta["evidence"]`` and ``verdict``. The check also decides whether declared
+            request types are used: if plans by type predict no more accuracy than other plans, the types are not distinguished.
+        max_error: Fail if half the width of the 90 % interval of the best path's accuracy is above this. The interval includes
+            the optimism of choosing the best path. 1 never fails. In Python a fraction in (0, 1]. None: 0.15.
+        calls_per_hour: Requests that the application serves per hour. They decide how often a provider's prompt cache still has
+            the prompt of another request. In Python 0 counts all such cache hits as misses. None: as in the rows of --update,
+            else 0 (never).
+        max_loss: Accuracy that a cheaper plan may lose if the verdict is to recommend it. In Python a fraction in [0, 1). None:
+            3 points.
 
     Returns:
         The annotated trie. The same results give the same trie, bit for bit. ``meta`` holds its provenance. If signals were
         recorded, ``signals`` is the trie for plans that use them; otherwise it is None.
 
     Raises:
-        EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
+        EvidenceError: The store is empty, or the estimate is less certain than ``max_error`` requires.
         StoreError: The store cannot be read.
         ConfigError: The estimator is unknown or does not support the stop rule, ``max_error`` is out of range or has no effect,
             ``calls_per_hour`` is negative or not finite, or the judge that scored the answers disagrees with the labels.
@@ -169,7 +171,7 @@ def estimate_store(
     Raises:
         StoreError: The store cannot be read.
         ConfigError: The estimator is unknown, or does not support the stop rule, or ``calls_per_hour`` is out of range.
-        EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
+        EvidenceError: The store is empty, or the estimate is less certain than ``max_error`` requires.
     """
     from vinelm.estimator import estimate_signals
     from vinelm.evaluation.comparison.comparison import Comparison
@@ -218,7 +220,7 @@ def require_max_error(max_error: float) -> None:
 
 
 def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple[ValidationReport, float, float, StoreEvidence]:
-    """Return how reliable an estimate from a store is, as :func:`estimate` reports it, with the store's contents and its costs.
+    """Return a report on how reliable an estimate from a store is, as in :func:`estimate`, with costs and the store's contents.
 
     Args:
         path: The store. It is only read; no model is called.
@@ -254,7 +256,7 @@ def _known(
     registered: Sequence[str],
     max_error: float,
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
-    """Return the trie and the report, limited to the plans that consist of steps that requests have really run.
+    """Return the trie and the report, limited to the plans all of whose steps have been run on requests.
 
     None if the half width of the most accurate of these plans is above ``max_error``, or if there is no such plan.
     """
@@ -265,7 +267,9 @@ def _known(
 
 
 def fitted(store: StoreEvidence, estimator: str) -> tuple[AnnotatedTrie, ObservationTable]:
-    """Return the trie estimated from a store, with its provenance but without a check, and the table of results behind it."""
+    """Return the trie estimated from a store, with its provenance but not validated, and the table of results that it was
+    fitted to.
+    """
     from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.estimator.arms import with_kinds_counted
     from vinelm.trie import Trie

@@ -47,12 +47,12 @@ class LongRunning:
         self._reload: TrieReload | None = None
 
     def _load_trie(self, trie: AnnotatedTrie | str | Path) -> None:
-        """Plan over this trie from now on; patterns of tools stay as they are."""
+        """Plan over this trie from now on. The patterns that predict tool calls stay as they are."""
         raise NotImplementedError
 
     def _loaded(self, annotated: AnnotatedTrie, path: Path | None, observers: ObserverGroup) -> None:
-        """Prepare for the trie that now serves: write rows of its requests, and, if it has a file ``path``, make that file
-        reloadable.
+        """Prepare for the trie that now serves: rows of its requests will be written, and its file ``path``, if any, can be
+        reloaded.
         """
         if self._kept is not None:
             if self.evidence is None:
@@ -87,7 +87,7 @@ class LongRunning:
             run_id: the ``request_id`` that :meth:`context` was given, or the ``evidence.run_id`` of the session.
             success: True, False or a score in [0, 1].
             tenant: the request's tenant, as in its run's ``configurable``. You must have authenticated the tenant.
-            caller: the person of that tenant who gives the feedback, authenticated by you; "" for your own judge.
+            caller: the person of that tenant who gives the feedback, authenticated by you; "" if your own software gives it.
 
         Raises:
             ConfigError: there is no ``evidence=``, no canary and no autopilot, or a value is invalid.
@@ -130,8 +130,7 @@ class LongRunning:
         self._file().on_signal(number)
 
     def watch(self, every_s: float = 5.0) -> None:
-        """Check every ``every_s`` > 0 seconds whether the trie's file has changed, and reload it then. A broken file is
-        logged.
+        """Check every ``every_s`` seconds whether the trie's file has changed, and reload it if so. A broken file is logged.
 
         Raises:
             ConfigError: the trie was not loaded from a file, or the time is not positive.
@@ -171,8 +170,8 @@ class TrieReload:
     If a file cannot be loaded, the current trie keeps serving, and one log line gives the reason.
 
     Args:
-        load: called with the path of the file, makes its trie serve; raises a :class:`~vinelm.errors.VineLMError` if it
-            cannot.
+        load: called with the path of the file, to make the file's trie serve; raises a :class:`~vinelm.errors.VineLMError` if
+            that fails.
     """
 
     def __init__(self, path: Path, load: Callable[[Path], None]) -> None:
@@ -217,7 +216,7 @@ class TrieReload:
             raise ConfigError("a signal can be handled in the main thread only: call it there, or use watch()") from error
 
     def watch(self, every_s: float) -> None:
-        """Check periodically (every > 0 seconds) whether the file has changed, and load it then.
+        """Check every ``every_s`` seconds whether the file has changed, and load it if so.
 
         Raises:
             ConfigError: the time is not positive.

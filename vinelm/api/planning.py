@@ -61,16 +61,16 @@ def plan(
     Args:
         trie: An annotated trie, or the path of its file.
         objective: The target and its bounds.
-        signals: Plan over what requests show (the check's verdict, signals, whether answers agree). In Python as
-            :class:`~vinelm.VineLM` does where ``signal``, ``agree`` or ``answer`` is declared and every end of the graph is
-            ``vine.finish``. The result is a contingent plan. False chooses a path.
+        signals: Let the plan depend on what requests show (the check's verdict, signals, whether answers agree). In Python the
+            result is then a contingent plan, as :class:`~vinelm.VineLM` serves it if ``signal``, ``agree`` or ``answer`` is
+            declared and every end of the graph is ``vine.finish``. With False the result is a path.
         **fields: Fields of an :class:`~vinelm.objective.Objective`, in place of ``objective``.
 
     Returns:
-        The plan, what it is expected to achieve, and what it leaves unused of each of the objective's limits. If no path meets
-        the limits, the plan misses one of them and its ``is_feasible`` is False. ``promise`` is the accuracy to expect from
-        serving the plan: the estimate, corrected for choosing the best of many plans. :func:`require_evidence` refuses a plan
-        whose advantage comes only from that choice.
+        The plan, its predicted accuracy, cost and latency, and the unused part of each of the objective's limits. If no path
+            meets the limits, the plan misses one of them and its ``is_feasible`` is False. ``promise`` is the accuracy to
+            expect from serving the plan: the estimate, corrected for choosing the best of many plans. :func:`require_evidence`
+            refuses a plan whose advantage comes only from that choice.
 
     Raises:
         ConfigError: The objective is invalid, both an objective and fields are given, or ``signals`` are requested and the trie
@@ -115,8 +115,8 @@ def require_evidence(decision: Decision) -> None:
         decision: A plan for a new request.
 
     Raises:
-        EvidenceError: Names a single model that the observations support equally well, and how many more observations would
-            decide.
+        EvidenceError: The advantage may be due to chance. The message names a single model that the observations support
+            equally well, and how many more observations would decide.
     """
     promise, annotated = decision.promise, decision.metrics.annotated
     if not promise.is_decided_by_optimism or promise.reference is None:

@@ -109,37 +109,38 @@ def profile(
         requests: The labelled requests to sample from; None takes all of the workflow's.
         stop: When a request leaves the loop: when the workflow's own check passes, or when its answer is right (needs labels,
             so for offline replay only). None: as the workflow declares.
-        sampler: What to run next: deciding (a race of all models, then what changes the plan), priced (cheap models more
+        sampler: What to run next: deciding (a race of all models, then what may change the plan), priced (cheap models more
             often), cascade (uniform, as in the paper), or exhaustive. In Python also an object with
             :class:`~vinelm.requests.protocols.Sampler`'s method.
-        coverage: Stop at this share of the dollars of executing every reached cell once. In Python a fraction in (0, 1]. None:
-            0.02, without a budget.
+        coverage: Stop at this share of the estimated dollars of a full profile, which makes each call that a request can reach
+            once. In Python a fraction in (0, 1]. None: 0.02, without a budget.
         budget_usd: Never spend more than this, earlier runs on the store included. In Python required for models that cost
             money.
         budget_calls: Never make more calls than this, earlier runs included.
         max_error: Stop as soon as ``vinelm estimate`` accepts the rows at this ``max_error``, for example 0.15. ``coverage``
-            and the budgets end the run in any case. In Python a fraction in (0, 1]: it is looked at after a coverage of 0.0025,
-            and again after steps that depend on what is lacking. Where it is known what runs today it runs until the verdict
-            is settled, or no plan can be proven on these requests, whatever is bought (``stopped_by="hopeless"``).
+            and the budgets end the run in any case. In Python a fraction in (0, 1]. The rows are first checked at a coverage of
+            0.0025, and again after steps that depend on what is lacking. If the current setup is known, the run also continues
+            until the verdict is settled, or until no plan can be proven on these requests (``stopped_by="hopeless"``).
         seed: Seed of samples, splits and simulated answers.
-        execution: Where units run and how many at a time; None runs one at a time in this thread, at batch prices 500 in
-            threads. Fresh processes build a workflow again by its name.
-        batch_prices: Buy in the batches of OpenAI, Anthropic and Gemini: half the price, each wave of calls within 24 h. A
-            killed run fetches what it has bought. In Python also how long to wait for them.
-        checkpoints: Keep the contents of checkpoints in this folder or under this fsspec URL, in later runs too. None: in the
+        execution: Where requests are run, and how many at a time. With None, one at a time in this thread, or with
+            ``batch_prices`` 500 at a time in threads. New processes build the workflow again from its name.
+        batch_prices: Buy in the batches of OpenAI, Anthropic and Gemini: half the price, each wave of calls within 24 h. After
+            a kill, the next run fetches the answers that were bought. In Python also how long to wait for a batch.
+        checkpoints: Keep the contents of checkpoints in this folder or under this fsspec URL, also in later runs. None: in the
             store.
-        keep_going: Continue even if all first rows of a stage fail alike, none of the first ten answers of what runs today is
-            right, or nothing can be proven.
-        recorded: Recorded calls (:class:`vinelm.replay.Traces`): where the run makes an equal one, the recorded answer
-            counts, for $0. None: each call is made.
-        dry_run: Say what would be called, for how much and how long. Calls nothing. In Python the result has a ``forecast``.
+        keep_going: Continue even if all first calls of a stage fail alike, if none of the current setup's first ten answers is
+            right, or if nothing can be proven.
+        recorded: Recorded calls (:class:`vinelm.replay.Traces`). A call that equals a recorded one gets the recorded answer,
+            for $0. None: each call is made.
+        dry_run: Say which calls would be made, what they would cost and how long they would take. Calls nothing. In Python the
+            result has a ``forecast``.
         on_progress: Called after every new observation.
         on_single_models: Called once with the table of the single models, as soon as their race is over; the result has it too.
-        on_note: Called with one line if the models are simulated by default, if the store's last run had other settings, and if
-            the workflow, the dataset or the catalog changed: which rows stay, and which do not.
+        on_note: Called with one line if the models are simulated by default, if the store's last run had other settings, or if
+            the workflow, the dataset or the catalog has changed. The line then says which rows are kept.
 
     Returns:
-        The state of the profile, and what ended it.
+        The state of the profile, and the reason why it ended.
 
     Raises:
         ConfigError: A cap, a sampler or an execution setting is invalid, or models cost money and no budget is given.
@@ -265,8 +266,8 @@ def run_profile(
 
 
 def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | None = None) -> Verdict | None:
-    """Open the questions for people (which of two answers is better) that may prove a plan, and return the verdict that notes
-    them. Calls no model.
+    """Store the questions for people (which of two answers is better) whose answers may prove a plan. Return the verdict,
+    marked with whether questions are open. Calls no model.
 
     Args:
         store: A store with unlabelled requests.
@@ -329,7 +330,7 @@ def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) ->
 class Inputs:
     """The inputs of a profile: a workflow with its template bound to the catalog, and one backend per provider.
 
-    ``note`` is a line on the catalog that was chosen by default; None if the user named a catalog.
+    ``note`` is one line about the catalog that was chosen by default; None if the user named a catalog.
     """
 
     workflow: Workflow
@@ -369,7 +370,7 @@ def load_inputs(
 ) -> Inputs:
     """Load the workflow, catalog and backends of a profile, and check that they fit together. Calls no model.
 
-    Takes the keywords of :func:`profile`. If models are not named, ``note`` of the result describes the default models.
+    The keywords are those of :func:`profile`. If no models are given, ``note`` of the result describes the default models.
 
     Raises:
         InputError: An input is missing, invalid, or does not fit the others.
@@ -502,7 +503,7 @@ def forecast_run(
         sampler: As in :func:`vinelm.profile`.
         workers: The number of runs at a time.
         max_error: As in :func:`vinelm.profile`.
-        batch_prices: The terms of a run that buys in batches.
+        batch_prices: The settings of calls through the providers' batch APIs; None if the run does not use these APIs.
         on_note: Called with one line that describes what the run would change in the store.
 
     Raises:

@@ -28,7 +28,7 @@ Compared = Callable[[Sequence[Observation]], Sequence[Observation]]
 def references_of(workflow: Workflow) -> References | None:
     """Return the object that compares the answers of requests without labels with the current setup's answers.
 
-    None if all requests have labels, if the workflow's scorer is not made for that, or if the current setup is unknown.
+    None if all requests have labels, if the workflow's scorer cannot compare two answers, or if the current setup is unknown.
     """
     score = workflow.score
     if not isinstance(score, AsToday) or workflow.template.today is None:
@@ -86,7 +86,9 @@ class References:
         return compared
 
     def keep(self, store: ObservationStore) -> None:
-        """Compare all answers in a store with the current setup's, and record there which are the same. Calls no model."""
+        """Compare all answers in a store with the current setup's answers, and record in the store which are the same. Calls no
+        model.
+        """
         known, (answered, failed) = ReplayRows(store), self._answered(store.observations())
         with store.database.transaction():
             if known.is_new:
@@ -110,8 +112,8 @@ class References:
             known.note({**known.notes(), "failed": sorted(failed), "unlabelled": sorted(self.unlabelled)})
 
     def _answered(self, rows: Iterable[Observation]) -> tuple[dict[str, _Answered], set[str]]:
-        """Return the answers to each unlabelled request that the current setup has answered, keyed by request id; and the ids
-        of the requests on which it failed.
+        """Return the answers to each unlabelled request that the current setup has answered, keyed by request id, and the ids
+        of the requests on which the current setup failed.
         """
         template, by_cell = self.workflow.template, dict[Cell, Observation]()
         requests: dict[str, None] = {}
@@ -187,8 +189,8 @@ class References:
 
 
 def forget(store: ObservationStore) -> None:
-    """Delete the comparisons of answers and close all open questions, since all requests have labels now. People's answers
-    stay.
+    """Delete the comparisons of answers and close all open questions, since all requests have labels now. Answers that people
+    gave are kept.
     """
     known = ReplayRows(store)
     if not known.is_new and "failed" in (notes := known.notes()):
@@ -199,8 +201,8 @@ def forget(store: ObservationStore) -> None:
 
 
 def ask(store: ObservationStore, verdict: Verdict) -> Verdict:
-    """Open exactly those questions for people that a verdict needs, close all others, and return the verdict, marked
-    accordingly.
+    """Open exactly those questions for people that a verdict needs, and close all others. Return the verdict, marked with
+    whether questions are open.
 
     If all requests have labels, nothing is opened, and the verdict is returned unchanged.
     """

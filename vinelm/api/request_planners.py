@@ -48,8 +48,8 @@ class RequestPlanners:
         """Return the planner of a new request, whose plans end only where the graph can end a request. It plans over signals if
         the trie has them.
 
-        If plans over signals may continue after a passed check, but a request cannot be ended by the policy in every loop, it
-        plans over paths instead.
+        The planner uses paths instead of signals if plans over signals may continue after a passed check and the graph has a
+        loop in which the policy cannot end a request.
 
         Args:
             returns_earlier: whether the run can return an earlier answer than its last; None takes whether every end of the
@@ -62,8 +62,8 @@ class RequestPlanners:
         return self._chosen[key]
 
     def _made(self, earlier: bool) -> Planner:
-        """Make the planner of runs that return the answer that the plan trusts most (``earlier``), or else always the last
-        answer.
+        """Return a new planner for runs that return the answer that the plan trusts most (``earlier`` is True) or always the
+        last answer (False).
         """
         paths, signals = self.over_paths.annotated, self._signals
         within = self._within(paths)

@@ -82,7 +82,7 @@ class ServedEvidence:
         self.follow(annotated)
 
     def follow(self, annotated: AnnotatedTrie) -> None:
-        """Record that another trie serves from now on, and restart the comparison of served rows with the trie."""
+        """Compare the served rows with ``annotated`` from now on, since this trie now serves."""
         self._template = annotated.template.base
         self.writer.identity = served_identity(annotated)
         self._in_flight = InFlight({model.name: model.engine for model in annotated.catalog.models})
@@ -173,7 +173,7 @@ def unplanned_identity(catalog: Catalog, template: Template | None, *, is_simula
 
     Args:
         catalog: the application's models.
-        template: the application's shape; None if it is unknown.
+        template: the shape of the application's workflow; None if it is unknown.
         is_simulated: whether some models are simulated.
     """
     shape = template or Template((Stage("model"),))

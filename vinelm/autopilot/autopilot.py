@@ -1,4 +1,4 @@
-"""``Autopilot``: its settings, its threads, and what it reports."""
+"""``Autopilot``, which moves a running service to cheaper models: its settings, its threads and its records."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class Counted:
     """The outcomes of a step's calls that are not yet written to the store.
 
     Attributes:
-        outcomes: a letter for each call that states who answered it, or what feedback said; the letters are in
-            :mod:`vinelm.traces.served.piloted`.
-        figures: for each letter, the call's cost in dollars and its seconds; None if these are not compared.
-        usd: the total cost in dollars of the calls that a plan answered.
-        calls: the number of these calls.
+        outcomes: one letter for each call, which states who answered it, and for each feedback, which states the result. The
+            letters are defined in :mod:`vinelm.traces.served.piloted`.
+        figures: for each letter, (the call's cost in dollars, its seconds); None if the two are not compared between plans.
+        usd: the total cost in dollars of the calls that ran a plan.
+        calls: the number of calls that ran a plan.
     """
 
     outcomes: str = ""
@@ -85,8 +85,8 @@ class Counted:
     calls: int = 0
 
     def add(self, outcome: str, took: tuple[float, float] | None = None) -> None:
-        """Count a call's outcome, a letter of :mod:`vinelm.traces.served.piloted`. ``took`` is the call's cost in dollars and
-        its seconds; None if these are not compared.
+        """Count a call's outcome, a letter of :mod:`vinelm.traces.served.piloted`. ``took`` is (the call's cost in dollars, its
+        seconds); None if the two are not compared between plans.
         """
         self.outcomes += outcome
         self.figures.append(took)
@@ -104,10 +104,10 @@ class Autopilot:
     Pass it to :class:`~vinelm.VineLM`, or to the gateway. The current setup keeps running. The calls of each step are recorded
     in ``store``. Cheaper models of the catalog get the recorded prompts, outside of requests and within a daily budget. If
     their answers differ from the current ones, questions are stored for ``vinelm label STORE``. A plan proven to lose less than
-    ``max_loss`` serves 5, 25, then 95 % of the requests. The plan is rolled back if it fails or escalates more or less often
-    than in its proof, if its answers differ more or less often on the 5 % that still run the current model, if feedback is
-    worse, or if it saves less than half of its proven savings. Several processes may share a store: one of them calls the
-    models and decides.
+    ``max_loss`` serves 5, 25, then 95 % of the requests. A call of the plan escalates if the current model has to answer it.
+    The plan is rolled back if its calls escalate more or less often than in its proof, if its answers differ more or less often
+    on the 5 % that still run the current model, if feedback is worse, or if it saves less than half of its proven savings.
+    Several processes may share a store: one of them calls the models and decides.
 
     Args:
         store: The file that keeps everything, prompts and answers included (mode 600), or ``postgresql://user@host/database``.
@@ -116,24 +116,24 @@ class Autopilot:
         alpha: The chance named in ``max_loss``, for all steps and attempts together.
         shadow_usd_per_day: The most dollars that recorded prompts may cost in one UTC day.
         labels: How many questions people are willing to answer, in total.
-        models: Entries that may be called; empty: all of the catalog.
+        models: Entries of the catalog that may be called; empty: all of them.
         same: A function ``same(recorded, other)`` that tells whether two free texts are the same, or its name as
             ``module:function``.
         check: A function ``check(messages, answer)`` that tells whether the application accepts an answer, or its name.
-        database: A SQLite file on which SQL is executed: queries with the same rows are the same.
-        ignore: Fields of structured output that do not matter.
+        database: A SQLite file on which SQL in answers is executed: queries that return the same rows count as the same answer.
+        ignore: Fields of structured output that are ignored when answers are compared.
         audit: Share of equal answers that people are asked about, as an audit; see :class:`~vinelm.replay.Sameness`.
         workers: How many recorded prompts are sent at a time.
-        max_slowdown: Mean seconds of a plan's calls in multiples of today's: slower plans are not tried, and a plan that
-            becomes slower is rolled back. None: no limit.
+        max_slowdown: The limit on the mean seconds of a plan's calls, in multiples of the current model's: slower plans are not
+            tried, and a plan that becomes slower is rolled back. None: no limit.
         judge: An entry of the catalog that compares answers that differ, twice each. It is tested on the labels, reduces their
             number if it is right, and never decides; see :func:`~vinelm.replay.replay`. None: no judge.
         pause_s: Seconds without a call after which a conversation is over, and may be used for a proof as a whole; 0: calls are
             independent. Conversations are defined as for :func:`~vinelm.replay.replay`, or by ``thread_id``.
         batch_prices: Send recorded prompts in the providers' batches, for half the price, if available. Each wave may take a
             day; requests and other models do not wait for it. In Python also how long to wait.
-        draw_secret: At least 16 characters known only to you: requests are drawn by a hash that begins with it. None: the value
-            of ``VINELM_DRAW_SECRET``, else a secret in a file next to the store.
+        draw_secret: At least 16 characters known only to you: requests are assigned to plans by a hash of this secret and their
+            names. None: the value of ``VINELM_DRAW_SECRET``, else a secret in a file next to the store.
         every_s: Seconds between two readings of the store.
 
     Raises:
@@ -282,11 +282,11 @@ class Autopilot:
         return self._states.get(step)
 
     def part_of(self, state: StepState, key: str) -> Part:
-        """Return which part of the requests a request belongs to: "plan" runs the newest proven plan, "below" the plan proven
-        before it, "today" the current model.
+        """Return which group a request belongs to: "plan" runs the newest proven plan, "below" the plan proven before it,
+        "today" the current model.
 
-        The part is drawn by ``key``, the request's name. It is the same for all of the request's calls unless the plans' shares
-        change.
+        The group follows from a hash of ``key``, the request's name. It is the same for all of the request's calls unless the
+        plans' shares change.
         """
         if state.plan is None or self._draws is None or self._is_cut_off:
             return "today"
@@ -294,8 +294,8 @@ class Autopilot:
 
     @property
     def _is_cut_off(self) -> bool:
-        """Whether plans must not serve here, since an alarm could go unnoticed: in a forked process, which has no threads, and
-        while no process is the pilot.
+        """Whether this process must not serve plans, because it could miss an alarm: True in a forked process, which has no
+        threads, and while no process is the pilot.
         """
         return os.getpid() != self._pid or time.time() - self._piloted_at > max(STALE_S, STALE_LOOKS * self._every_s)
 
@@ -307,7 +307,7 @@ class Autopilot:
     def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
         """Count a call's outcome, its cost in dollars and its seconds, summed over all models called.
 
-        Without ``seconds`` the cost is not compared between plans, since the call's plan was not drawn.
+        Without ``seconds`` the cost is not compared between plans: such a call was not assigned to a plan at random.
 
         Args:
             step: The key of the call's step.
@@ -431,8 +431,8 @@ class Autopilot:
         }  # fmt: skip
 
     def _settle(self, call: LoggedCall) -> None:
-        """Consider a call for recording. Of the calls that a request makes in one step, only the call with the smallest random
-        number is recorded.
+        """Keep a call for recording, or drop it. Of the calls that a request makes in one step, only the call with the smallest
+        hash is recorded.
         """
         usd = dollars_of(call)
         if not call.answer or call.error is not None or not call.messages or usd is None:
@@ -469,8 +469,8 @@ class Autopilot:
         self._piloted_at = notes.get("piloted_at", 0.0)
 
     def _pace(self) -> None:
-        """Run a round of the pilot if enough time has passed: rounds take at most a tenth of the time, since they share the
-        processor with requests.
+        """Run a round of the pilot if enough time has passed since the last one: rounds share the processor with requests, so
+        they take at most a tenth of the time.
         """
         begun_s = time.monotonic()
         if begun_s >= self._next_s:

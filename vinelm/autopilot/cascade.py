@@ -67,7 +67,7 @@ class PlanCall:
 
 
 class Deciding:
-    """The state of one call of a plan: its models' answers so far, from which the next step follows."""
+    """The state of one call that runs a plan: the answers of the plan's models so far, which determine the next step."""
 
     def __init__(self, call: PlanCall, messages: list[BaseMessage]) -> None:
         self._call, self._prompt = call, messages
@@ -95,7 +95,8 @@ class Deciding:
 
 
 class CascadeModel(DelegatingChatModel):
-    """A chat model that answers by a proven plan. Tools and schemas are converted for each called model. Spends money.
+    """A chat model that answers each call with the models of a proven plan. Tools and schemas are converted for each called
+    model. Spends money.
 
     The current model answers if the plan's models fail, disagree or do not pass the check. A plan of one model streams its
     answer; a plan of several models returns a complete answer.

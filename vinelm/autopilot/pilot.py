@@ -54,7 +54,8 @@ def today_utc() -> int:
 
 
 class Pilot:
-    """Works in rounds: each round processes the service's new records, and stores the state.
+    """Tries cheaper models, proves plans and sets their shares. It works in rounds: each round processes the service's new
+    records, and stores the state.
 
     A round calls models within the day's budget. Every call's maximum cost is stored before the call, and all decisions are
     stored when a round ends, so that another pilot can continue from there.
@@ -194,8 +195,8 @@ class Pilot:
     # -- what is proven ------------------------------------------------------------------------------------------------------
 
     def _run_of(self, work: ReplayRun, key: str, state: StepState) -> StepRun | None:
-        """Return the replay of a step's recorded calls of the current attempt, in order; None if the attempt has ended or has
-        no call yet.
+        """Return an object that replays a step's recorded calls of the current attempt, in order; None if the attempt has ended
+        or has no call yet.
         """
         units = [unit for unit in self.kept.of_step(key) if unit.unit_id > state.since and unit.model == state.today]
         if state.ended:
@@ -399,7 +400,7 @@ class Pilot:
     def _begin(self, state: StepState, why: str) -> None:
         """Let the current model answer all calls of a step again, and begin a new attempt on new calls.
 
-        ``why`` is the reason if a plan served, which is then logged as an alarm; "" otherwise.
+        If a plan served until now, ``why`` is the reason, and is logged as an alarm; otherwise it is "".
         """
         if why and state.plan is not None:
             day = datetime.fromtimestamp(self._day() * 86_400.0, UTC).date().isoformat()

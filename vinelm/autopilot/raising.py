@@ -1,4 +1,6 @@
-"""Raises a proven plan from a few requests to nearly all of them, with the alarms that roll it back. Pure."""
+"""Raises the share of requests that a proven plan serves, from a few to nearly all, with alarms that roll the plan back. No
+I/O.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ class ShareWatch:
         self._process = self._fresh()
 
     def add(self, value: bool) -> bool:
-        """Count one value; return whether the share is now proven to have left the interval."""
+        """Count one value; return whether the test now proves that the share has left the interval."""
         log_wealth = self._process.add(np.array([value, not value], np.float64))
         self._waiting.append(value)
         if len(self._waiting) >= 2 * LAG:
@@ -107,7 +109,7 @@ class Raising:
         max_slowdown: The maximum for the mean seconds of the plan's calls, in multiples of the current model's; None sets no
             limit.
         is_alone: Whether the plan is one model, which escalates only if it fails.
-        has_below: Whether an earlier proven plan serves the other requests until the last level.
+        has_below: Whether an earlier proven plan serves the other requests until this plan reaches the last level.
 
     Attributes:
         level: The index of the current level in :data:`LEVELS`.

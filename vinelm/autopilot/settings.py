@@ -56,7 +56,7 @@ class PilotSettings:
 
     @property
     def comparing(self) -> dict[str, str]:
-        """The settings for comparing answers: a proof is valid only while they stay the same."""
+        """The settings for comparing answers, by name, as texts. A proof is valid only while these settings stay the same."""
         same = getattr(self.same, "__qualname__", self.same)
         named = {"same": same, "database": self.database, "ignore": sorted(self.ignore), "audit": self.audit}
         return {name: "" if one is None else str(one) for name, one in named.items()}

@@ -74,11 +74,13 @@ class StepState:
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> StepState:
-        """Return the state that :meth:`to_dict` stored; missing fields get their initial values."""
+        """Return the state with the fields in ``found``, the result of :meth:`to_dict`; missing fields get their initial
+        values.
+        """
         return cls(**{one.name: found[one.name] for one in fields(cls) if one.name in found})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return the state as a dict of JSON types."""
         return asdict(self)
 
     def assignment(self) -> Assignment[Part]:
@@ -93,5 +95,5 @@ class StepState:
 
 
 def plain(plan: AnswerPlan) -> dict[str, Any]:
-    """Return a plan as plain JSON types."""
+    """Return a plan as a dict of JSON types."""
     return {"kind": plan.kind, "models": list(plan.models)}

@@ -28,8 +28,8 @@ class StepStatus:
 
     Attributes:
         step: The step's name.
-        today: The catalog entry that answers without an autopilot.
-        recorded: The number of recorded calls of that entry.
+        today: The catalog entry of the current model, which answers without an autopilot.
+        recorded: The number of recorded calls of the current model.
         says: The step's status, in a few words.
         plan: The proven plan as a text; None if there is none.
         share: The share of new requests that the plan serves.
@@ -80,7 +80,7 @@ class PilotStatus:
     is_simulated: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return the status as a dict of JSON types."""
         return asdict(self)
 
 

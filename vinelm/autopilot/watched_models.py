@@ -28,7 +28,9 @@ BY_PROMPT = "prompt:"
 
 
 def step_key(stage: str) -> str:
-    """Return the key by which a stage's step is stored, the same as :func:`~vinelm.replay.steps.step_of` gives its calls."""
+    """Return the key under which the records of a stage are stored; :func:`~vinelm.replay.steps.step_of` gives the stage's
+    calls the same key.
+    """
     return stage if stage.startswith(BY_PROMPT) else f"name:{stage}"
 
 
@@ -54,14 +56,15 @@ class Watches(Protocol):
             key: The request's name.
             outcome: The letter in :mod:`vinelm.traces.served.piloted` that states who answered.
             usd: The cost in dollars.
-            seconds: The seconds; without them the cost is not compared between plans, since the call's plan was not drawn.
+            seconds: The seconds; None if the call was not assigned to a plan at random, so that its cost is not compared
+                between plans.
         """
 
     def is_same(self, one: Message, other: Message) -> bool:
-        """Return whether two answers are the same; errors of the owner's function pass through."""
+        """Return whether two answers count as the same; errors of the owner's comparison function pass through."""
 
     def passes(self, messages: Any, answer: Message) -> bool:
-        """Return whether the application accepts an answer; errors of its function pass through."""
+        """Return whether the application's check accepts an answer; errors of the check pass through."""
 
 
 class WatchedModels:
@@ -104,8 +107,8 @@ class WatchedModels:
         return self._models.chat_model(name, found, limits) if isinstance(found, CallContext) else found
 
     def _chosen(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> CallContext | CascadeModel:
-        """Return the chat model of the plan that runs instead of the model ``name``; without a plan, the context of the call
-        for that model.
+        """Return the chat model of the plan that runs instead of the model ``name``; without a plan, the context of the call,
+        with which the model ``name`` is made.
 
         If the call is to be recorded, the context records it.
         """
