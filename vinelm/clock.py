@@ -70,7 +70,7 @@ class SteadyClock:
         self._lost_at_s = 0.0
 
     def now(self) -> float:
-        """Return the current time in seconds; they continue from the clock's last value if it fails."""
+        """Return the current time in seconds. If the clock fails, real time continues from the clock's last value."""
         clock = self._clock
         if clock is not None:
             try:

@@ -1,4 +1,4 @@
-"""Limits of an HTTP client: connections, bytes and seconds. Uvicorn itself sets no limit in seconds."""
+"""Limits on the clients of an HTTP server: connections, bytes and seconds. Uvicorn itself sets no limit in seconds."""
 
 from __future__ import annotations
 

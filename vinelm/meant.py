@@ -81,7 +81,7 @@ def number_meant(value: object) -> str:
 
 
 def fraction_meant(value: object) -> str:
-    """Return `` (did you mean 0.8?)`` for a number from more than 1 to 100, which is likely to be in percent."""
+    """Return `` (did you mean 0.8?)`` for a number above 1 and at most 100, such as a percentage; an empty text otherwise."""
     is_percent = isinstance(value, int | float) and math.isfinite(value) and 1.0 < value <= 100.0
     return f" (did you mean {value / 100:.6g}?)" if is_percent else ""  # type: ignore[operator]
 

@@ -20,7 +20,7 @@ OnInfeasible = Literal["best_effort", "raise"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """Maximize accuracy, or minimize cost or latency, within any combination of bounds.
+    """The target of a request (maximize accuracy, or minimize cost or latency), within any combination of limits (bounds).
 
     Immutable. Making an equal objective for each request is as fast as keeping one.
 
@@ -30,14 +30,14 @@ class Objective:
         min_accuracy: Fraction in [0, 1], on average over requests (VineLM paper §4.3).
         max_cost_usd: Dollars per request; ``cost_budget`` determines its meaning.
         max_latency_s: Seconds from the request's arrival to its answer, for each request.
-        cost_budget: ``"population"`` bounds the mean over requests; ``"per_request"`` bounds each request, planned with
-            the upper end (95 %) of each call's dollars.
+        cost_budget: ``"population"`` bounds the mean over requests; ``"per_request"`` bounds each request, planned with the 95
+            % quantile of each call's dollars.
         risk: What the latency bound applies to: ``"mean"`` (as in the paper), ``"mean+sd"`` (plus ``z`` standard
             deviations of the remaining path) or ``"dp"`` (the chance of being late: a stochastic program over the
             remaining time).
-        z: Number of standard deviations, >= 0. With ``risk="mean+sd"`` (default 1) they are added to the remaining
-            path's mean latency. With ``cost_budget="per_request"`` they are added to each call's mean dollars, which
-            then replace the upper end.
+        z: Number of standard deviations, >= 0. With ``risk="mean+sd"`` (default 1) they are added to the remaining path's mean
+            latency. With ``cost_budget="per_request"`` they are added to each call's mean dollars, and the sums replace the
+            quantiles.
         late_weight: With ``risk="dp"`` and ``maximize="accuracy"``: how many correct answers outweigh one late answer,
             >= 0 (default 0.75). A larger weight gives fewer late answers and fewer correct ones.
         confidence: Plan by the lower end of the one-sided accuracy interval of this level, in (0.5, 1). Needs

@@ -227,8 +227,8 @@ class VineLM(VineInterface, LongRunning):
         return self.adapter.template
 
     def close(self) -> bool:
-        """Leave the fleet and give back leases, stop watching the trie's file, and write pending rows. Return False if some
-        rows are lost.
+        """Leave the fleet and give back this process's shares of budgets, stop watching the trie's file, and write pending
+        rows. Return False if some rows are lost.
 
         Idempotent; also done when the process ends. Requests that are served afterwards write rows again.
         """
@@ -240,7 +240,9 @@ class VineLM(VineInterface, LongRunning):
 
     @property
     def planner(self) -> Planner | None:
-        """The planner over the paths of the loaded trie; None before a trie is loaded. :meth:`served_planner` uses signals."""
+        """The planner over the paths of the loaded trie, which ignores signals (see :meth:`served_planner`); None before a trie
+        is loaded.
+        """
         return None if self._planners is None else self._planners.over_paths
 
     def load(self, trie: AnnotatedTrie | str | Path | None = None, *, patterns: Candidates | str | Path | None = None) -> None:
@@ -394,19 +396,21 @@ class VineLM(VineInterface, LongRunning):
 
         Args:
             objective: the request's objective: its target and its limits.
-            request: the labelled request, for offline backends and for stopping by the oracle.
-            judge: returns whether the answer in a state is right; needed if the template stops by oracle.
+            request: the labelled request, for offline backends and for templates that end a request when its answer is right.
+            judge: returns whether the answer in a state is right; needed for templates that end a request when its answer is
+                right.
             clock: the request's clock; by default :meth:`new_clock`.
             started_at: the request's arrival in seconds of ``clock``; by default now.
-            returns_earlier: whether the run can return an earlier answer than its last; None: whether every end of the graph is
-                ``vine.finish``.
+            returns_earlier: whether the run can return an earlier answer than its last; None means True if answers are declared
+                and every end of the graph is ``vine.finish``, else False.
             configurable: LangGraph's ``config["configurable"]`` with the conversation (``thread_id``) and the ``tenant`` that
                 the application has authenticated; a fleet's settings may replace these keys.
             run_id: the request's name for :meth:`feedback`, unique within its tenant. By default a new name.
             planner: the planner of a batch, which tracks the remaining budget; by default :meth:`served_planner`.
 
         Raises:
-            ConfigError: the trie stops by the oracle and there is no ``judge``, or cannot serve the objective.
+            ConfigError: the trie cannot serve the objective, or it ends requests when their answer is right and ``judge`` is
+                missing.
         """
         if self._planners is None:
             return self.adapter.defaults.policy(RunContext(objective=objective, request=request, started_at=started_at), clock)
@@ -525,7 +529,8 @@ class VineLM(VineInterface, LongRunning):
         return control
 
     def served_planner(self, *, returns_earlier: bool | None = None) -> Planner:
-        """Return the planner for new requests. It plans over signals if they are declared and in the trie, else over paths.
+        """Return the planner for new requests. Its plans depend on signals if the application declares signals and the trie has
+        them; otherwise they are paths (sequences of models).
 
         Its plans end only where the graph can end a request, so call this after the graph is built.
 

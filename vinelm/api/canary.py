@@ -114,7 +114,9 @@ class _Draw:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _LiveRequest:
-    """A request in progress, its objective, and its plan's predicted cost divided by the current setup's."""
+    """A request in progress: what is measured of it, its draw, its objective, and ``ratio``, the plan's predicted cost divided
+    by the current setup's.
+    """
 
     request: CanaryRequest
     draw: _Draw
@@ -304,8 +306,8 @@ class Canary:
             )
 
     def _count_gone(self) -> None:
-        """Count the requests that have ended. Of those whose session object still exists, the two oldest are counted if they
-        have been idle for :data:`IDLE_S` seconds.
+        """Count the requests that have ended. Of the ended requests whose session object still exists, the two oldest are
+        counted if they have been idle for :data:`IDLE_S` seconds.
         """
         found: list[CanaryEvent | None] = []
         with self._lock:

@@ -1,4 +1,4 @@
-"""Assigns requests to plans by a hash of the caller with a secret, so that no caller can choose the assignment."""
+"""Assigns requests to plans by a hash of a secret and the request's name, so that no caller can choose the assignment."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Draws:
     """Makes the keys by which requests are assigned to plans. Processes with the same secret make the same assignments.
 
     Args:
-        secret: known only to the operator. Empty if callers do not choose the requests' names, as in an evaluation; then
-            everybody can repeat the assignments.
-        is_kept: whether the secret is kept for other processes, and for this process after a restart.
+        secret: known only to the operator. Empty if callers do not choose the requests' names, as in an evaluation; the
+            assignments can then be repeated.
+        is_kept: whether the secret stays the same in other processes and after a restart of this process.
     """
 
     @classmethod
@@ -53,7 +53,7 @@ class Draws:
 
 
 def draw_secret(given: str | None, store: Path | None) -> bytes | None:
-    """Return the secret with which keys for plans are made; None if there is neither a given secret nor a store.
+    """Return the secret for the keys by which requests are assigned to plans; None without an operator's secret and a store.
 
     Args:
         given: the operator's secret; None takes the value of the environment variable :data:`VARIABLE`.

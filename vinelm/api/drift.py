@@ -1,4 +1,4 @@
-"""Compares a trie with served rows, and finds the cheapest remedy if it no longer fits."""
+"""Compares a trie's predictions with rows of served requests, and finds the cheapest remedy if the trie no longer fits."""
 
 from __future__ import annotations
 

@@ -98,7 +98,8 @@ def estimate(
     Args:
         store: The store, or its path. It is only read.
         estimator: Estimator that fits the trie to the observations. In Python: one of :data:`vinelm.estimator.ESTIMATORS`.
-        stop: Stop rule to estimate for: the workflow's own check, or the right answer. None: as the rows were bought.
+        stop: Stop rule to estimate for: a request ends when the workflow's own check passes, or when its answer is right. None:
+            the rule with which the rows were bought.
         check: Validate the trie on held-out requests and against other estimators, and decide whether to switch; ``max_error``
             needs it. In Python the results are in ``meta["evidence"]`` and ``verdict``. The check also decides whether declared
             request types are used: if plans by type predict no more accuracy than other plans, the types are not distinguished.
@@ -107,8 +108,8 @@ def estimate(
         calls_per_hour: Requests that the application serves per hour. They decide how often a provider's prompt cache still has
             the prompt of another request. In Python 0 counts all such cache hits as misses. None: as in the rows of --update,
             else 0 (never).
-        max_loss: Accuracy that a cheaper plan may lose if the verdict is to recommend it. In Python a fraction in [0, 1). None:
-            3 points.
+        max_loss: Accuracy that a cheaper plan may lose and still be recommended by the verdict. In Python a fraction in [0, 1).
+            None: 3 points.
 
     Returns:
         The annotated trie. The same results give the same trie, bit for bit. ``meta`` holds its provenance. If signals were
@@ -258,7 +259,8 @@ def _known(
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
     """Return the trie and the report, limited to the plans all of whose steps have been run on requests.
 
-    None if the half width of the most accurate of these plans is above ``max_error``, or if there is no such plan.
+    None if no such plan exists, or if half the width of the accuracy interval of the most accurate such plan is above
+    ``max_error``.
     """
     from vinelm.evaluation.comparison.tried import as_known, first_stages
 

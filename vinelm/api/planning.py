@@ -98,7 +98,9 @@ def plan(
 
 
 def require_signals(annotated: AnnotatedTrie) -> SignalTrie:
-    """Return the signal trie that was estimated with this trie; raise :class:`ConfigError` if there is none."""
+    """Return the trie for plans that use signals, which was estimated with this trie; raise :class:`ConfigError` if it is
+    missing.
+    """
     if annotated.signals is None:
         raise ConfigError(
             "the trie knows nothing of what requests show: plan over paths, or run `vinelm estimate` again, which says why",

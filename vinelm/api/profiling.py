@@ -87,7 +87,7 @@ def profile(
     on_single_models: Callable[[SingleModels], None] | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> ProfileResult:
-    """Run a sample of a workflow's requests on a sample of its paths, and store the result of every call.
+    """Run a sample of a workflow's requests on a sample of its paths (sequences of models), and store the result of every call.
 
     Calls the models, so it spends money unless they are simulated, and writes to ``store``. Every result is on disk before the
     next stage of its request starts, so that another call with the same arguments continues where this one stopped. Ctrl-C
@@ -346,7 +346,7 @@ class Inputs:
 
     @property
     def identity(self) -> StoreIdentity:
-        """The identity of the store of a profile with these inputs, from :func:`identity_of`."""
+        """The identity (workflow, models and data) of the store of a profile with these inputs, from :func:`identity_of`."""
         return identity_of(self.workflow, self.catalog, self.backends, self.seed)
 
     def require_budget(self, budget_usd: float | None) -> None:
@@ -450,7 +450,8 @@ def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, B
 
 
 def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], seed: int) -> StoreIdentity:
-    """Return the identity of the store of a profile of this workflow. Also builds the graph, to raise its errors early.
+    """Return the identity (workflow, models and data) of the store of this workflow's profile. Also builds the graph, to raise
+    its errors early.
 
     Args:
         workflow: The workflow, with its template bound to ``catalog``.

@@ -12,6 +12,7 @@ from vinelm.trie.annotated_trie import AnnotatedTrie, ending_after, whole_paths
 class RequestPlanners:
     """The planners over one trie, from which the planner of each new request is chosen.
 
+    A planner over paths chooses sequences of models; a planner over signals makes plans that depend on what each request shows.
     Plans end only where the graph can end a request. If the application declares signals and the trie has them, there are two
     planners over signals: one for graphs that can return an earlier answer, one for graphs that return the last answer.
 
@@ -23,7 +24,8 @@ class RequestPlanners:
         catalog: the models that may serve; plans use no other models of the trie.
 
     Raises:
-        ConfigError: no path is left, the trie is of another workflow, or its plans may end where there is no ``vine.route``.
+        ConfigError: every path needs a model that the catalog lacks, the trie is of another workflow, or its plans may end
+            where the graph has no ``vine.route``.
     """
 
     def __init__(self, annotated: AnnotatedTrie, adapter: GraphAdapter, catalog: Catalog) -> None:
@@ -52,8 +54,8 @@ class RequestPlanners:
         loop in which the policy cannot end a request.
 
         Args:
-            returns_earlier: whether the run can return an earlier answer than its last; None takes whether every end of the
-                graph is ``vine.finish``.
+            returns_earlier: whether the run can return an earlier answer than its last; None means True if answers are declared
+                and every end of the graph is ``vine.finish``, else False.
         """
         earlier = self._adapter.returns_earlier if returns_earlier is None else returns_earlier
         key = (tuple(self._adapter.agains), earlier)
@@ -96,8 +98,8 @@ class RequestPlanners:
             raise ConfigError(f"the trie is of another workflow: its stages are {known}")
 
     def _without_exit(self, annotated: AnnotatedTrie) -> list[str]:
-        """Return the answerable stages of the trie after which no wrapped edge can end the request; empty if the edges do not
-        show this.
+        """Return the stages of the trie that may give a request's final answer, but after which no wrapped edge can end the
+        request; empty if the edges do not show this.
         """
         template = annotated.template.base
         exits = self._adapter.exits_of(template)

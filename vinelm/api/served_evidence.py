@@ -156,7 +156,7 @@ class ServedEvidence:
 
 
 def served_identity(annotated: AnnotatedTrie) -> StoreIdentity:
-    """Return the identity of a store of rows that this trie serves."""
+    """Return the identity (workflow, models and data) of a store for the rows of requests that this trie serves."""
     return StoreIdentity(
         workflow=str(annotated.meta.get("workflow", "served")),
         template=annotated.template.to_dict(),
@@ -169,7 +169,7 @@ def served_identity(annotated: AnnotatedTrie) -> StoreIdentity:
 
 
 def unplanned_identity(catalog: Catalog, template: Template | None, *, is_simulated: bool) -> StoreIdentity:
-    """Return the identity of a store for an application without a trie.
+    """Return the identity (workflow, models and data) of a store for an application without a trie.
 
     Args:
         catalog: the application's models.

@@ -1,4 +1,4 @@
-"""Mines patterns from an application's recorded tool calls, and reports how well they predict."""
+"""Mines patterns from an application's recorded tool calls, and reports how well the patterns predict calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MinedPatterns:
     without_values: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
+        """Return the result as a dict of JSON types."""
         held_out = self.replayed
         shares = {"ready": held_out.ready_share, "speculations_per_call": held_out.speculations_per_call}
         return {

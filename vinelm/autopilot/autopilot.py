@@ -228,8 +228,8 @@ class Autopilot:
     def _opened(self) -> ObservationStore:
         """Open the store and return it; create it if it is missing.
 
-        Its identity has the catalog at its creation. The pilot records the current models and prices in the store's notes,
-        since they may change while a service runs.
+        The store's identity contains the catalog at the time of creation. The pilot records the current models and prices in
+        the store's notes, since they may change while a service runs.
         """
         address = self.settings.store
         if not opening.exists(address):
@@ -332,11 +332,11 @@ class Autopilot:
                 self._ran.popitem(last=False)
 
     def is_same(self, one: Message, other: Message) -> bool:
-        """Return whether two answers are the same."""
+        """Return whether two answers count as the same, by the owner's settings for comparing answers."""
         return self._same(one, other)
 
     def passes(self, messages: Any, answer: Message) -> bool:
-        """Return whether the application accepts an answer."""
+        """Return whether the owner's ``check`` function accepts an answer to ``messages``; False without such a function."""
         return self.settings.check is not None and bool(self.settings.check(messages, answer))
 
     def write(self, call: Mapping[str, Any]) -> None:

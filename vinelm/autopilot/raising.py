@@ -87,8 +87,8 @@ class ShareWatch:
 
 
 def interval(ones: int, seen: int, z: float = REFERENCE_Z) -> tuple[float, float]:
-    """Return Wilson's confidence interval for a share, given ``ones`` of ``seen`` values; it is never empty. Its half-width is
-    about ``z`` standard errors.
+    """Return Wilson's confidence interval (lower end, upper end) for a share, given that ``ones`` of ``seen`` values are ones.
+    The interval is never empty; its half-width is about ``z`` standard errors.
     """
     share, more = ones / max(seen, 1), z * z / max(seen, 1)
     middle = (share + more / 2.0) / (1.0 + more)
@@ -172,7 +172,8 @@ class Raising:
             self.alarm = "fewer of its answers are right"
 
     def _compare(self, is_plan: bool, took: Took | None) -> None:
-        """Compare a call's cost and seconds with those of the other group: the plan's calls with the current model's.
+        """Count a call's cost and seconds, and set the alarm if the plan saves too little or is too slow against the current
+        model.
 
         ``took`` is None if the call is ignored. Nothing is compared while an earlier plan still serves some of the other
         requests.

@@ -35,7 +35,9 @@ def step_key(stage: str) -> str:
 
 
 class Watches(Protocol):
-    """An object that records calls and knows which plans serve. None of its methods raises or waits for the store."""
+    """An object that records calls and knows which plans serve. Its methods never wait for the store, and only raise errors of
+    the owner's functions.
+    """
 
     def state_of(self, step: str) -> StepState | None:
         """Return the step's current state; None for an unknown step."""

@@ -42,8 +42,7 @@ def _is_inside_repeater() -> bool:
 
 
 def _calling_modules() -> Iterator[str]:
-    """Yield the names of the modules on the call stack, innermost first, then those of the tasks that await the current task.
-    """
+    """Yield the names of the modules on the call stack, innermost first, then of the tasks that await the current task."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         yield frame.f_globals.get("__name__", "")

@@ -151,8 +151,7 @@ def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
 
 
 def bind_lazily(model: BaseChatModel, tools: Sequence[Any], options: dict[str, Any]) -> Runnable[Any, Any]:
-    """Return ``model`` bound to tools that are converted at each call, to the format of the model that is chosen for the call.
-    """
+    """Return ``model`` bound to tools that are converted at each call, to the format of the model chosen for that call."""
     tracing = {TRACING_ONLY: options.pop(TRACING_ONLY)} if TRACING_ONLY in options else {}
     return model.bind(tools=BoundTools(tools, options), **tracing)
 

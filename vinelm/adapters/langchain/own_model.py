@@ -70,7 +70,7 @@ class Wrap:
     """How chat models are wrapped, so that each of their calls is an invocation of a stage.
 
     Attributes:
-        vine: the ``vine`` that serves the calls.
+        vine: the ``VineLM`` object that serves the calls.
         stage: name of the stage; None for the stage of the calling node.
         chat_model: returns the wrapped form of a chat model.
     """
@@ -84,7 +84,7 @@ def wrapped(made: Runnable[Any, Any], wrap: Wrap) -> Runnable[Any, Any]:
     """Return ``made`` (a chat model, or a binding, fallback, retry or chain built from it) with the chat models inside wrapped.
 
     Raises:
-        ConfigError: there is no chat model inside.
+        ConfigError: ``made`` contains no chat model.
     """
     met: list[BaseChatModel] = []
 

@@ -110,7 +110,8 @@ class GraphInterface(OneProcess):
         cache: CallCache | BaseCache | None = None,
         priority: float = 0.0,
     ) -> Any:
-        """Return a graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the planned model.
+        """Return a graph node that calls ``fn(state, model[, config, runtime, writer, store, previous])`` with the planned
+        model.
 
         Outside of a graph, call it like ``fn``: with a model, which may be a test's fake, or without, on the default model.
 
@@ -285,8 +286,8 @@ class GraphInterface(OneProcess):
 
         Raises:
             ConfigError: a read-only tool takes injected state, store or runtime, returns a Command, interrupts or is a
-                generator; another tool has its name; a figure is out of range; ``ahead`` or ``before`` is given alone, or to a
-                tool that writes.
+                generator; another tool has its name; a number is out of range; only one of ``ahead`` and ``before`` is given,
+                or a tool that writes has them.
         """
         how: dict[str, Any] = {"read_only": read_only, "writes": writes, "cost_usd": cost_usd, "ttl_s": ttl_s}
         how |= {"ahead": ahead, "before": before, "unchecked": unchecked}
@@ -474,8 +475,8 @@ class GraphAdapter(AdapterSettings, GraphInterface):
             self.called.setdefault(name, {})[default] = None
 
     def declare_unnamed(self, default: str | None = None) -> None:
-        """Record that the application made a chat model without a stage name; each node that calls it is a stage, with this
-        default.
+        """Record that the application made a chat model without a stage name. Each node that calls this chat model is a stage,
+        with the default model ``default``.
         """
         self._has_unnamed = True
         self._unnamed_defaults.add(default)

@@ -73,7 +73,7 @@ def built_by(workflow: Workflow, vine: GraphInterface) -> Any:
     """Return the result of ``workflow.build(vine)``.
 
     Raises:
-        WorkflowError: it calls ``sys.exit``, which would end the whole command.
+        WorkflowError: ``build`` calls ``sys.exit``, which would end the whole command.
     """
     try:
         return workflow.build(vine)

@@ -19,7 +19,8 @@ MOST_ANSWERS = 100
 
 
 def whole_run(workflow: Workflow, app: Any, request: Request, run: RunContext) -> Any:
-    """Return the final state for a request. Spends money with real models; the application's exceptions pass through.
+    """Run the application for a request, and return its final state. Spends money with real models; the application's
+    exceptions pass through.
 
     The application may have async nodes, a checkpointer, interrupts, a context and settings.
 

@@ -1,2 +1,1 @@
-"""Tool prefetching: a declared tool runs while a model is called, and the application's later call of the tool gets the result.
-"""
+"""Tool prefetching: a declared tool runs while a model is called, and gives its result to the application's later call."""

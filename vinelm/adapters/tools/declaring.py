@@ -50,10 +50,10 @@ def declare_tool(
     before: str | Sequence[str] = "",
     unchecked: bool = False,
 ) -> BaseTool:
-    """Return a declared tool of the same type and with the same fields as ``given``, and register it in the box.
+    """Return a declared tool of the same type and with the same fields as ``given``, and register it in ``box``.
 
     Args:
-        box: the adapter's box.
+        box: the adapter's declared tools.
         find: returns the prefetched reads of the run around a call.
         given: the tool, or a function with a docstring, which LangChain turns into a tool.
         guard: given the tool's name, returns the guard that must authorize the cost of a call outside of a known run. The
@@ -155,7 +155,9 @@ def _as_tool(declared: DeclaredTool, calls: _Calls) -> BaseTool:
 
 @lru_cache(maxsize=256)  # an application may make classes for each user
 def _kind_of(kind: Any) -> type[BaseTool]:
-    """Return the subclass of a tool class for declared tools; cached, since pydantic takes milliseconds to make it."""
+    """Return the subclass of the tool class ``kind`` that declared tools are instances of; cached, since pydantic takes
+    milliseconds to make it.
+    """
 
     @wraps(kind._run)
     def _run(self: Any, *args: Any, **given: Any) -> Any:

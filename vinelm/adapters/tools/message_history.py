@@ -13,7 +13,9 @@ from vinelm.tools.call import History, ToolEvent, begins_with, canonical_key, is
 
 
 def messages_in(state: Mapping[str, Any]) -> Sequence[BaseMessage] | None:
-    """Return the conversation in a state: ``messages``, or the first list of messages; None if there is none."""
+    """Return the conversation in a state: the value of the key ``messages``, or else the first value that is a list of
+    messages; None if there is none.
+    """
     for value in (state.get("messages"), *state.values()):
         if isinstance(value, list) and value and all(isinstance(one, BaseMessage) for one in value):
             return value

@@ -90,7 +90,7 @@ class ReadAhead:
             objects with that name.
 
     Args:
-        box: the adapter's box.
+        box: the adapter's declared tools.
         guard: returns the guard that authorizes the run's calls, or None if there is none.
         clock: the run's clock.
         started_at: the request's arrival in seconds of ``clock``.

@@ -67,8 +67,8 @@ _IS_REGISTERED: list[bool] = []
 
 
 def watch_graphs() -> None:
-    """Register the callback that notices the end of each graph that begins from now on. Reads of earlier graphs end when they
-    are garbage-collected.
+    """Register the callback that notices the end of each graph that begins from now on. The prefetched reads of earlier graphs
+    are dropped when their run is garbage-collected.
     """
     if not _IS_REGISTERED:
         _IS_REGISTERED.append(True)

@@ -48,7 +48,7 @@ class DeclaredTool:
     Attributes:
         tool: returns the application's tool object; None once that has been garbage-collected.
         fields: the fields of the tool object when it was made.
-        can_run_ahead: whether its code can run before the application's call; None if this is not checked yet.
+        can_run_ahead: whether the tool's code can run before the application's call; None if this is not checked yet.
     """
 
     says: ToolDeclaration

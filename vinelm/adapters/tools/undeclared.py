@@ -23,7 +23,9 @@ OURS.add(IN_DECLARED)
 
 
 class Watch:
-    """Holds one function: ``find`` returns the prefetched reads of the run around a tool's call, or None if no run is known."""
+    """A holder for the function ``find``, which returns the prefetched reads of the run around a tool's call, or None if no run
+    is known.
+    """
 
     def __init__(self, find: Callable[[], ReadAhead | None]) -> None:
         self.find = find

@@ -26,8 +26,7 @@ def is_user_code(module: str, filename: str) -> bool:
 
 
 def user_place(error: BaseException) -> str | None:
-    """Return ``file:line`` of the innermost line of the application's code in the traceback of ``error``; None if it has none.
-    """
+    """Return ``file:line`` of the innermost line of the application's code in the traceback of ``error``; None without one."""
     found = user_line(error)
     return None if found is None else f"{_shown(found[0])}:{found[1]}"
 
@@ -83,7 +82,7 @@ class InjectedParameters:
 
     Attributes:
         names: the parameters of :data:`INJECTED` that the function takes.
-        state: the type of its state; None if unknown.
+        state: the type of the function's state parameter; None if unknown.
         returns: its return type; None if unknown.
         is_async: whether it is a coroutine function.
     """

@@ -83,7 +83,8 @@ class RunPlaces:
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Begin an invocation, and return the models and the stages of the path that ends with it.
 
-        Stages that the template runs side by side are chosen in its order, whichever begins first.
+        The models of stages that the template runs in parallel are chosen in the template's order, whichever stage begins
+        first.
 
         Args:
             where: the position of the invocation.
@@ -120,14 +121,16 @@ class RunPlaces:
             return ()
 
     def _placed(self, key: PlaceKey, prefix: tuple[str, ...], before: tuple[str, ...]) -> _Place:
-        """Choose the model of an invocation that follows ``prefix``, and keep its position."""
+        """Choose the model of an invocation that follows the path ``prefix``; store and return the invocation's position."""
         found = self._locate(key) if self._locate is not None else (*prefix, self._choose(key.stage, prefix))
         place = self._places[key] = _Place(found, (*before[: len(found) - 1], key.stage))
         self._open[found] = key, place, set()
         return place
 
     def ended(self, invocation: Invocation) -> bool:
-        """Record that an attempt has ended; return whether all attempts at its position have failed, which frees it."""
+        """Record that an attempt has ended; return whether all attempts at its position have failed, so that the position is
+        free again.
+        """
         with self._lock:
             found = self._open.get(invocation.prefix)
             if found is None or found[0].stage != invocation.stage:

@@ -52,9 +52,9 @@ class ServesCalls(Protocol):
 
 
 class ChatCall:
-    """A chat model's invocation in progress, and the storage of its path.
+    """A chat model's invocation in progress; it also writes the invocation's entry into the request's path.
 
-    In a node of the root graph, its path is in the graph's channel, and its entry is written with the node's update. Elsewhere
+    In a node of the root graph, the path is in the graph's channel, and the entry is written with the node's update. Elsewhere
     (in a subgraph, in ``with vine.request(...)``, or outside of both) the run keeps the path in memory.
 
     Attributes:
@@ -80,7 +80,7 @@ class ChatCall:
             options: see :class:`~vinelm.adapters.langgraph.runs.run_finder.InvokeOptions`.
 
         Raises:
-            WorkflowError: the call is outside of any run that may make it.
+            WorkflowError: the call does not belong to a run that may make it.
             ConfigError: the stage has no name.
         """
         return at_once(cls._begun(adapter, stage, options, is_async=False))

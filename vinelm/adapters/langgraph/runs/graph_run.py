@@ -50,7 +50,7 @@ def _weakly(known: WeakMethod[Callable[..., None]], *args: Any) -> None:
 class StageChoice:
     """The model chosen for one stage in a superstep, and the numbers of the stage's begun and failed invocations.
 
-    ``path`` has the models of the request's path up to the chosen model, which is its last.
+    ``path`` has the models of the request's path; the last one is the chosen model.
     """
 
     path: tuple[str, ...]
@@ -67,7 +67,7 @@ class StageChoice:
 
 @dataclass(slots=True)
 class Superstep:
-    """The models chosen for the stages of one superstep, after the path ``prefix``. Its run's lock protects it.
+    """The models chosen for the stages of one superstep, after the path ``prefix``. Only used while the run's lock is held.
 
     Attributes:
         key: LangGraph's number of the superstep.

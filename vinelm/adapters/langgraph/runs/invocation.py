@@ -38,12 +38,12 @@ T = TypeVar("T")
 
 
 class InvocationScope(OneProcess):
-    """Makes the chat model of one invocation of a stage, collects the usage of its calls, and records the invocation when it
-    ends.
+    """One invocation of a stage, as a context manager: makes its chat model, collects the usage of its calls, and records its
+    end.
 
-    A context manager, for ``with`` and ``async with``: the invocation fails if the block raises. If the run's policy falls
-    back, a failed call is recorded with its cost as one attempt, and the next best model makes the next attempt. The path ends
-    with the model that answered.
+    It works with ``with`` and ``async with``; the invocation fails if the block raises. If the run's policy falls back, a
+    failed call is recorded with its cost as one attempt, and the next best model makes the next attempt. The path ends with the
+    model that answered.
 
     Attributes:
         stage: name of the stage.

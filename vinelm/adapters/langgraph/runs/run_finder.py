@@ -115,8 +115,8 @@ class RunRegistry:
 
         Args:
             opening: the channels that LangGraph opened for the run; None if unknown.
-            control: LangGraph's object for the run; used if the channels do not identify the run. It is then registered for
-                them.
+            control: LangGraph's object for the run; used if the channels do not identify the run. The run is then registered
+                for the channels.
         """
         if opening is None:
             return self._kept.get(id(control))
@@ -130,7 +130,8 @@ class RunRegistry:
         return run
 
     def begun(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the run with these channels or this object of LangGraph, like :meth:`known`, but without registering it.
+        """Return the run that has the channels ``opening`` or LangGraph's object ``control``, like :meth:`known`, but without
+        registering it.
 
         Also finds the run of a node inside a subgraph, whose channels do not identify the run. None if no such run has begun.
         """
@@ -314,8 +315,8 @@ class RunFinder:
     def call(
         self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
     ) -> InvocationScope:
-        """Begin the invocation of a chat model called inside a subgraph or outside of a graph, so that the root graph's channel
-        cannot store it.
+        """Begin the invocation of a chat model that is called inside a subgraph or outside of a graph. The run keeps its path
+        in memory, since the root graph's channel cannot store it.
 
         The invocation's run is the surrounding graph's, the surrounding ``with vine.request(...)``'s, or a new run.
 
@@ -363,7 +364,9 @@ class RunFinder:
             return self._defaults.default_scope(error, place.stage, *known, objective)
 
     def _scope(self, run: GraphRun, place: Place) -> InvocationScope:
-        """Choose the model of an invocation, and return the invocation. ``place`` must already have the path before it."""
+        """Choose the model of an invocation, and return the invocation. ``place`` must already have the path before the
+        invocation.
+        """
         stage, options, settings = place.stage, place.options, self.settings
         notes: list[Note] = []
         if place.step is None:
@@ -644,8 +647,7 @@ def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
 
 
 def _beginning(config: RunnableConfig, request_id: str | None) -> Beginning:
-    """Return the position where a run begins, read from LangGraph's config. The earlier path and its account are left unknown.
-    """
+    """Return the position where a run begins, read from LangGraph's config; its earlier path and account are left unknown."""
     given = config.get("configurable", {})
     return Beginning(
         checkpoint_id=(given.get("checkpoint_map") or {}).get(""),

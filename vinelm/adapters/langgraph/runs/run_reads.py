@@ -86,7 +86,7 @@ def start_reads(
     *,
     offered: Sequence[Any] | None = None,
 ) -> Ahead | None:
-    """Prefetch the reads that a model may ask for while it is called.
+    """While a model is called, prefetch the calls of read-only tools that it may ask for.
 
     Args:
         settings: the adapter's settings.

@@ -43,7 +43,8 @@ class HeldStages:
     Attributes:
         names: the stages of the node's chat models.
         hidden: the stages of the graphs inside the node.
-        paths: the nodes of these graphs that name their stages, each prefixed with its surrounding nodes: ``helper/model``.
+        paths: the nodes of the graphs inside the node whose names serve as stage names, each prefixed with its surrounding
+            nodes: ``helper/model``.
         is_by_node: whether some chat model has no stage name, so that the node is its stage.
         on_edges: the stages of chat models that the node's conditional edges call.
         remembering: the stages whose graph is compiled with its own checkpointer.
@@ -99,7 +100,7 @@ def chat_nodes(
 ) -> dict[str, HeldStages]:
     """Return the stages inside each node of a graph; nodes without stages are left out.
 
-    A chat model without a stage name is the stage of its node.
+    For a chat model without a stage name, the stage has the name of its node.
 
     Args:
         graph: the graph.
@@ -337,7 +338,7 @@ def _makes_graph(value: Any) -> bool:
 
 
 def _methods_used(kind: type, names: Set[str]) -> list[FunctionType]:
-    """Return the methods of the class ``kind`` that code which uses the names ``names`` may call on an instance.
+    """Return the methods of the class ``kind`` that code may call on an instance if ``names`` are the names in the code.
 
     ``__init__`` is included, and so are the methods that these methods name. Empty for classes outside the application's code.
     """
@@ -355,8 +356,7 @@ def _methods_used(kind: type, names: Set[str]) -> list[FunctionType]:
 
 
 def _has_around(value: Any) -> bool:
-    """Return whether ``value`` is a module with a function ``around``, such as numpy, so that ``around`` is not the one of a
-    ``VineLM``.
+    """Return whether ``value`` is a module with a function ``around``, such as numpy, so that this name does not mean VineLM's.
     """
     return isinstance(value, ModuleType) and hasattr(value, "around")
 

@@ -1,4 +1,4 @@
-"""Finds the stages that may follow each stage in a compiled graph, also via tools. Runs nothing."""
+"""Finds the stages that may follow each stage in a compiled graph, directly or after tools, without running anything."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class NodeGraph:
         self._order = tuple(dict.fromkeys(ways.stage_of.values()))
 
     def stage_graph(self) -> StageGraph:
-        """Return the supersteps that run stages and can be reached from the start.
+        """Return the graph of the supersteps that run stages and can be reached from the start.
 
         Raises:
             WorkflowError: two stages run in parallel only sometimes, or there are too many combinations.

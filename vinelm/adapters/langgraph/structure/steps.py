@@ -242,7 +242,8 @@ def _reachable(successors: Successors, start: Together) -> dict[Together, Sequen
 
 
 class Region:
-    """A part of a stage graph, split into loops (strongly connected parts) and the single supersteps between them.
+    """A region of a stage graph, split into parts: loops (strongly connected components), and the single supersteps between
+    them.
 
     Args:
         successors: the supersteps that may follow each superstep; a superstep without an entry has no successor.
@@ -294,8 +295,7 @@ class Region:
 
 
 def _strong_parts(successors: Successors) -> list[Part]:
-    """Return the strongly connected components of a graph. The algorithm is simple and slow, since graphs of stages are small.
-    """
+    """Return the strongly connected components of a graph, by a simple and slow algorithm, since graphs of stages are small."""
     behind: dict[Together, set[Together]] = {}
     for at in successors:
         waiting = list(successors[at])

@@ -272,7 +272,7 @@ def _is_middleware(item: Any) -> bool:
 
 
 class _Reach(ObjectSearch):
-    """The objects that a node's code can reach.
+    """Searches for the objects that a node's code can reach, and for code that asks a person.
 
     The search may find too much: it follows every method of an application's object. Code that chooses by a string what it
     calls counts as asking a person if some loaded module asks a person (:func:`_asks_somewhere`).
@@ -414,8 +414,7 @@ def _origin(value: Any) -> str:
 
 
 def _methods(kind: type, called: Container[str] | None = None) -> Iterator[Any]:
-    """Yield a class's functions, properties and other attributes; if ``called`` is given, only those with a name in ``called``.
-    """
+    """Yield a class's functions, properties and other attributes; if ``called`` is given, only the attributes named in it."""
     for base in kind.__mro__:
         if _may_ask(base.__module__, file_of(base)):
             for name, member in list(vars(base).items()):

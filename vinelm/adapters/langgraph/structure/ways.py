@@ -39,7 +39,8 @@ class Ways:
 
     Attributes:
         stage_of: the stage of each place that runs a stage, in the order of the graph's nodes. All other places are tools.
-        choices: the choices after each place. All choices of a place are made, and each leads to one of its targets.
+        choices: the choices after each place, such as its parallel edges. A request makes all choices of a place, and each
+            choice leads to one of its targets.
         unclear: places with an edge whose target is unknown.
     """
 
@@ -69,7 +70,7 @@ def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
 
 
 def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldStages]) -> Ways:
-    """Return the ways through a graph and the subgraphs in its nodes.
+    """Return the :class:`Ways` of a graph, including the subgraphs in its nodes.
 
     A node that is a subgraph, or whose function can only call one subgraph, runs it once. If a node has several things that may
     call a model (agents as tools, several chat models), it runs them in any order and any number of times. A node that makes
