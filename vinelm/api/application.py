@@ -79,15 +79,15 @@ class VineLM(VineInterface, LongRunning):
         mode: the mode of every :class:`~vinelm.controller.Session`: whether plans choose the models ("enforce"), are only
             computed ("observe"), or are off ("off").
         on_error: what follows a failure of VineLM itself while a graph runs. With ``"default"`` the stage runs its default
-            model, an edge follows the workflow's own verdict up to the loop's maximum number of turns, and the trace records
-            the failure. A cap on the cost of a request, or on a tenant's cost per day, still applies: if it can no longer be
-            checked, calls are refused. ``"raise"`` raises the error. Exceptions of the application's own code and
+            model, and the trace records the failure. An edge follows the workflow's own verdict, up to the loop's maximum
+            number of turns. A cap on the cost of a request, or on a tenant's cost per day, still applies: if it can no longer
+            be checked, calls are refused. ``"raise"`` raises the error. Exceptions of the application's own code and
             :class:`~vinelm.errors.InfeasibleError` are always raised.
         fallback: after a failed call another model answers within the same stage: the plan's next best, or without a plan the
             next model that the stage allows. Such failures are rate limits, timeouts, server errors, empty, truncated or
             malformed answers, and prompts that are too long or unsupported for the model. No other model answers after the
-            objective's deadline or cap, in mode "observe" or "off", or while the application's own ``retry_policy``,
-            ``with_fallbacks``, ``with_retry`` or retrying middleware repeats the call.
+            objective's deadline or cap, or in mode "observe" or "off". The same holds while the application's own
+            ``retry_policy``, ``with_fallbacks``, ``with_retry`` or retrying middleware repeats the call.
         labelled: whether the right answer of every request is known, and :meth:`session` gets a ``judge``, as in an evaluation.
             Otherwise tries that end a request when its answer is right (the stop rule "oracle") are refused, since the right
             answers of served requests are unknown.
@@ -255,8 +255,9 @@ class VineLM(VineInterface, LongRunning):
                 model is writing are started early.
 
         Raises:
-            ConfigError: every path needs a model that the catalog lacks, the trie is of another workflow, its plans may end
-                where there is no ``vine.route``, or it needs right answers to end requests although these are not ``labelled``.
+            ConfigError: the trie cannot serve: every path needs a model that the catalog lacks, it is of another workflow, or
+                its plans may end where the graph has no ``vine.route``. Or it ends requests when their answer is right, and
+                they are not ``labelled``.
             TrieFileError: the file is missing or damaged.
         """
         if trie is None and patterns is None:

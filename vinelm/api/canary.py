@@ -1,4 +1,6 @@
-"""A canary: serves a plan to a share of the requests, next to the current setup, until live evidence decides."""
+"""A canary: serves a plan to a share of the requests, and the current setup (default models) to the others, until evidence
+decides.
+"""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
     """Return a function that takes a profile's rows and returns the plans that the profile should run on all requests next.
 
     If the current setup is known, these are the plans that may be proven better than it. A plan that requests have already run
-    is preferred to another plan that is predicted to be only a little better, so that its runs add up to a proof. A plan that
-    relies on a model with few rows is postponed. If the current setup is unknown, the function returns the most accurate plan
-    under each of nine budgets, from the cost of the cheapest plan to the cost of the most accurate one.
+    is preferred to a plan that is predicted to be only a little better. Its runs then add up to a proof. A plan that relies on
+    a model with few rows is postponed. If the current setup is unknown, the function returns the most accurate plan under each
+    of nine budgets. They range from the cost of the cheapest plan to that of the most accurate one.
 
     Returns None if requests end when their answer is right (the stop rule "oracle"), since such plans cannot be served.
 

@@ -118,8 +118,8 @@ def estimate(
     Raises:
         EvidenceError: The store is empty, or the estimate is less certain than ``max_error`` requires.
         StoreError: The store cannot be read.
-        ConfigError: The estimator is unknown or does not support the stop rule, ``max_error`` is out of range or has no effect,
-            ``calls_per_hour`` is negative or not finite, or the judge that scored the answers disagrees with the labels.
+        ConfigError: The estimator is unknown or does not support the stop rule. ``max_error`` is out of range or has no effect.
+            ``calls_per_hour`` is negative or not finite. Or the judge that scored the answers disagrees with the labels.
 
     Examples:
         >>> import vinelm
@@ -325,8 +325,8 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 def _evidence(
     annotated: AnnotatedTrie, cells: ObservationTable, rows: Sequence[Observation], scored: ScoredRows
 ) -> tuple[ValidationReport, float, float]:
-    """Return the validation report of an estimate, the cost of the rows in dollars, and the estimated cost of running every
-    path on every request in dollars (0 if unknown).
+    """Return the validation report of an estimate, and two costs in dollars: of the rows, and the estimated cost of running
+    every path on every request (0 if unknown).
 
     Args:
         annotated: The estimated trie.

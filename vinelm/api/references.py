@@ -1,4 +1,4 @@
-"""Handles requests without labels in a profile: compares all answers with the current setup's answers, and asks people."""
+"""Handles requests without labels in a profile: compares all answers with those of the current models, and asks people."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ class References:
             known.note({**known.notes(), "failed": sorted(failed), "unlabelled": sorted(self.unlabelled)})
 
     def _answered(self, rows: Iterable[Observation]) -> tuple[dict[str, _Answered], set[str]]:
-        """Return the answers to each unlabelled request that the current setup has answered, keyed by request id, and the ids
-        of the requests on which the current setup failed.
+        """Return the answers to unlabelled requests, keyed by request id, and the ids of the requests on which the current
+        setup failed. Requests that the current setup has not answered are left out of the answers.
         """
         template, by_cell = self.workflow.template, dict[Cell, Observation]()
         requests: dict[str, None] = {}

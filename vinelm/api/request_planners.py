@@ -50,8 +50,8 @@ class RequestPlanners:
         """Return the planner of a new request, whose plans end only where the graph can end a request. It plans over signals if
         the trie has them.
 
-        The planner uses paths instead of signals if plans over signals may continue after a passed check and the graph has a
-        loop in which the policy cannot end a request.
+        Plans over signals may continue after a passed check. If so, and if the policy cannot end requests in every loop of the
+        graph, the planner plans over paths instead.
 
         Args:
             returns_earlier: whether the run can return an earlier answer than its last; None means True if answers are declared

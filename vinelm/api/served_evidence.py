@@ -1,4 +1,5 @@
-"""Writes rows of served requests to a store, and reports drift: that the trie no longer fits these requests."""
+"""Writes rows of served requests (a row per call) to a store, and reports drift: that the trie no longer fits these requests.
+"""
 
 from __future__ import annotations
 

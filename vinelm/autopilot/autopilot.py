@@ -105,9 +105,9 @@ class Autopilot:
     in ``store``. Cheaper models of the catalog get the recorded prompts, outside of requests and within a daily budget. If
     their answers differ from the current ones, questions are stored for ``vinelm label STORE``. A plan proven to lose less than
     ``max_loss`` serves 5, 25, then 95 % of the requests. A call of the plan escalates if the current model has to answer it.
-    The plan is rolled back if its calls escalate more or less often than in its proof, if its answers differ more or less often
-    on the 5 % that still run the current model, if feedback is worse, or if it saves less than half of its proven savings.
-    Several processes may share a store: one of them calls the models and decides.
+    The plan is rolled back if it no longer behaves as in its proof: its calls escalate more or less often, or its answers
+    differ more or less often on the 5 % that still run the current model. It is also rolled back if feedback is worse, or if it
+    saves less than half of its proven savings. Several processes may share a store: one of them calls the models and decides.
 
     Args:
         store: The file that keeps everything, prompts and answers included (mode 600), or ``postgresql://user@host/database``.

@@ -129,8 +129,9 @@ class Pilot:
     def _compare_entries(self, state: StepState, entries: Mapping[str, str]) -> None:
         """Begin a new attempt to find a plan for a step if the reason for the last result no longer holds.
 
-        If a plan serves: the catalog entry of one of its models or of the current model has changed, or its proof allows a
-        larger loss than is accepted now. Without a plan: the attempt has ended, and a model is new.
+        If a plan serves, a new attempt begins if the catalog entry of a model of the plan, or of the current model, has
+        changed. It also begins if the plan's proof allows a larger loss than is accepted now. If no plan serves, a new attempt
+        begins if the last one has ended and the catalog has a new model.
 
         ``entries`` has the current :func:`entry_digest` of each model of the catalog.
         """

@@ -1,4 +1,6 @@
-"""The state of each step of an autopilot: plain JSON types in the store, written by the pilot and read by all processes."""
+"""The state of each step (an LLM call site) of an autopilot: JSON types in the store, which the pilot writes and all processes
+read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status of an autopilot, read from its store: the plans of each step, their proofs and savings, and open questions."""
+"""The status of an autopilot, read from its store: the plans of each step (LLM call site), their proofs, and open questions."""
 
 from __future__ import annotations
 

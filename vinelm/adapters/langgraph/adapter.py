@@ -304,9 +304,9 @@ class GraphInterface(OneProcess):
         """Return a graph node that returns an earlier answer if the plan trusts it more than the last answer.
 
         Add the node with ``graph.add_node("finish", vine.finish)``, ``vine.route(..., end="finish")`` and an edge from
-        ``"finish"`` to END. The node sets all ``answer=`` keys to the values that they had after the trusted answer was first
-        given, bypassing their reducers. A request whose tokens were streamed to the caller returns its last answer. Without the
-        node, every request returns its last answer.
+        ``"finish"`` to END. The node sets the ``answer=`` keys, which hold the answer in the state, to their values in the
+        trusted answer, bypassing their reducers. A request whose tokens were streamed to the caller returns its last answer.
+        Without the node, every request returns its last answer.
         """
         self.adapter.note_exits()
         return self.adapter.finish_node

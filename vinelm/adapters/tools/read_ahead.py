@@ -542,8 +542,8 @@ class Ahead:
     def hearing(self, begin: Callable[[], CallsInText]) -> Callable[[str], None]:
         """Return a function that gets an answer's text piece by piece, and starts the tool calls that are complete in it.
 
-        ``begin`` and the function that it makes belong to the application. If they raise, the exception is ignored unless
-        ``on_error`` is "raise", and they are not called again for this answer, since they have missed a piece.
+        ``begin`` makes the application's parser of the text. If ``begin`` or the parser raises, the exception is ignored unless
+        ``on_error`` is "raise". The parser is then not called again for this answer, since it has missed a piece.
         """
         found: list[CallsInText] = []
 
@@ -601,8 +601,8 @@ def _call_of(
 ) -> tuple[tuple[Any, ...], dict[str, Any], str, dict[str, Any]] | None:
     """Return the positional and keyword arguments of the tool's function, the call's key and its arguments as JSON values.
 
-    Returns None if the arguments do not fit the tool (the application gets the error when it makes the call), or if the tool's
-    schema raises a :class:`BaseException` that is no :class:`Exception`.
+    Returns None if the arguments do not fit the tool or its schema raises; the application gets the error when it makes the
+    call. Only ``KeyboardInterrupt`` is raised here.
     """
     try:
         args, kwargs = tool.call_of(arguments)

@@ -1,4 +1,4 @@
-"""Ends a run's prefetched reads when its graph ends: by a result, exception, interrupt or cancellation."""
+"""Drops a run's prefetched reads (early calls of read-only tools) when its graph ends, in whatever way."""
 
 from __future__ import annotations
 

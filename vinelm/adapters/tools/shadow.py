@@ -1,4 +1,4 @@
-"""Runs one prefetched read, on a thread or as a task, isolated from the graph's callbacks, stream and runtime."""
+"""Runs one prefetched read (an early call of a read-only tool) on a thread or as a task, isolated from the graph's runtime."""
 
 from __future__ import annotations
 

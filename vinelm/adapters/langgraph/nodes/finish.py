@@ -32,8 +32,8 @@ _LOG = logging.getLogger(__name__)
 def make_finish(finder: RunFinder) -> Callable[..., Any]:
     """Return a LangGraph node for the end of a request.
 
-    If the policy chooses an answer that differs from the last one, the node sets the ``answer=`` keys to the values that they
-    had when this answer was first given. If tokens are streamed to the caller, the last answer stays.
+    The ``answer=`` keys are the keys of the state that hold the answer. If the policy chooses another answer than the last one,
+    the node sets these keys to their values in the chosen answer. If tokens are streamed to the caller, the last answer stays.
 
     The node raises :class:`WorkflowError` if an ``answer=`` key is not in the graph's state or its value cannot be replaced.
     """
@@ -60,8 +60,8 @@ def make_finish(finder: RunFinder) -> Callable[..., Any]:
 def _finished(
     run: GraphRun, outcomes: RunOutcomes, path: tuple[str, ...], state: Any, config: RunnableConfig
 ) -> dict[str, Any]:
-    """Return the finish node's update of the state: invocation outcomes that are not stored yet, and the values of the
-    ``answer=`` keys if an earlier answer is returned. Empty if there is neither.
+    """Return the finish node's update of the state: invocation outcomes that are not stored yet, and, if an earlier answer is
+    returned, the state's keys of that answer. Empty if nothing has to be written.
     """
     channels, keys = channels_of(config), outcomes.signals.answer
     if keys and not channels:
@@ -86,8 +86,8 @@ def _finished(
 
 
 def _refuse(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: Sequence[str]) -> None:
-    """Raise :class:`WorkflowError` if the graph's state lacks one of the ``answer=`` keys, or the value of one cannot be
-    replaced.
+    """Raise :class:`WorkflowError` if the graph's state lacks a key of ``keys``, which hold the answer, or if the key's value
+    cannot be replaced.
     """
     for key in keys:
         channel = channels.get(key)

@@ -154,7 +154,8 @@ def read_label(text: str, labels: Sequence[str]) -> str:
     """Return the label that a reply names, or ``"other"``.
 
     The label is read from the key ``kind`` of a JSON object, ignoring case. Without such an object, it is read from the first
-    or last line, if the line is a label or ends with a label after a colon. It is ``"other"`` if these disagree or are missing.
+    and the last line: a line counts if it is a label or ends with a label after a colon. The result is ``"other"`` if these
+    disagree or name no label.
     """
     by_word = {one.casefold(): one for one in (*labels, OTHER)}
     said = {str(kind) for one in _OBJECT.findall(text) if (kind := _field(one, "kind")) is not None}

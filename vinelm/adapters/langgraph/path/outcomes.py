@@ -105,8 +105,8 @@ class RunOutcomes:
         self._observe(path, Outcome("error" if self.signals.signal == "status" else None, None))
 
     def inherit(self, path: Path, shown: Sequence[ShownOutcome | None]) -> None:
-        """Report to the policy the outcomes ``shown``, which an earlier run of the request has stored, of the invocations of
-        ``path``.
+        """Report to the policy the outcomes of the invocations of ``path``. ``shown`` has these outcomes, as an earlier run of
+        the request has stored them.
 
         ``shown`` has None for an invocation without a stored outcome.
         """
@@ -159,8 +159,8 @@ class RunOutcomes:
         return tuple(one["answer_class"] for one in shown)
 
     def firsts(self, path: Path) -> list[dict[str, Any]]:
-        """Return, for each class of equal answers, the values of the ``answer=`` keys in its first answer; the index in the
-        list is the number of the class.
+        """Return the first answer of each class of equal answers, as the values of the state's ``answer=`` keys. The index in
+        the list is the number of the class.
         """
         with self._lock:
             shown = [self._shown.get(path[:k], NOTHING) for k in range(1, len(path) + 1)]

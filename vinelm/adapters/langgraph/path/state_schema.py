@@ -1,4 +1,4 @@
-"""Adds the path channel to the user's state type, and removes it again.
+"""Adds the path channel, in which LangGraph stores a request's path, to the user's state type, and removes it again.
 
 LangGraph registers the channels of the type that annotates a node's first parameter. The wrapper is annotated with an extended
 type; the user's function gets a state of exactly the type that it declares.

@@ -1,4 +1,6 @@
-"""Adds the path channel to graphs whose stages are chat models. No wrapped node has added it, so a run adds it when needed."""
+"""Adds the path channel, which stores a request's path, to graphs whose stages are chat models, so that no wrapped node has
+added it.
+"""
 
 from __future__ import annotations
 

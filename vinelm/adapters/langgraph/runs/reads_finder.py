@@ -1,4 +1,4 @@
-"""Finds the prefetched reads of the run in which a tool is called."""
+"""Finds the prefetched reads (early calls of read-only tools) of the run in which a tool is called."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class ReadsFinder:
     def here(self) -> ReadAhead | None:
         """Return the prefetched reads of the current run, created if needed.
 
-        Returns None outside of a run, within a prefetch, while a profile runs, in the run of another ``VineLM``, and if no tool
-        is declared or recorded.
+        Returns None outside of a run, within a prefetch, while a profile runs, and in the run of another ``VineLM``. Also None
+        if no tool is declared and no calls are recorded.
         """
         if IS_AHEAD.get():
             return None

@@ -73,8 +73,8 @@ _FORKED: ContextVar[tuple[Any, ...]] = ContextVar("vinelm_forked", default=())
 
 
 def _note_fork() -> None:
-    """Record in a forked process which requests were in progress at the fork, since the copies of their accounts here miss the
-    payments made in the parent process.
+    """Record in a forked process which requests were in progress at the fork. This process has copies of their accounts, which
+    miss the payments of the parent process.
     """
     found: list[Any] = [AMBIENT.get()]
     with suppress(RuntimeError, KeyError):

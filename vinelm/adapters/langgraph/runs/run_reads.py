@@ -1,4 +1,4 @@
-"""Creates a run's store of prefetched reads, and starts to prefetch when a model is called."""
+"""Creates a run's store of prefetched reads (early calls of read-only tools), and starts to prefetch when a model is called."""
 
 from __future__ import annotations
 

@@ -53,8 +53,7 @@ def template_of(graph: StageGraph, undeclared: int = UNDECLARED_TIMES) -> Templa
 def _is_exact(template: Template, graph: StageGraph) -> bool:
     """Return whether the template allows exactly the graph's transitions between stages.
 
-    If routes have ``times=`` limits, the template may lack some transitions, such as the one back to the start of a loop that
-    has a single turn.
+    If routes have ``times=`` limits, the template may lack some transitions, such as the way back in a loop with a single turn.
     """
     if longest(template.steps) > _DEEP:
         return False
@@ -179,8 +178,8 @@ class _Writer:
     def _turn(
         self, head: Together, part: Part, region: Region, outside: list[Together], stop: Part | None
     ) -> tuple[tuple[Step, ...], bool] | None:
-        """Return the steps of one turn of the loop ``part``, which begins at ``head``, and whether the caller has to add the
-        steps after the loop.
+        """Return the steps of one turn of the loop ``part``, and whether the caller has to add the steps after the loop. A turn
+        begins at the superstep ``head``.
 
         ``outside`` are the supersteps right after the loop. Returns None if no steps express the turn.
         """

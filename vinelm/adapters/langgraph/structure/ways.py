@@ -72,11 +72,11 @@ def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
 def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldStages]) -> Ways:
     """Return the :class:`Ways` of a graph, including the subgraphs in its nodes.
 
-    A node that is a subgraph, or whose function can only call one subgraph, runs it once. If a node has several things that may
-    call a model (agents as tools, several chat models), it runs them in any order and any number of times. A node that makes
-    its graph when it runs is one stage. The targets of a subgraph's ``Command(graph=Command.PARENT)`` are the destinations of
-    its node. A conditional edge calls its model after the node. If nodes of several graphs share a name (``model`` of two
-    agents), their stages are prefixed with the surrounding nodes: ``helper/model``.
+    A node that is a subgraph, or whose function can only call one subgraph, runs it once. A node with several callers of models
+    (agents as tools, several chat models) runs them in any order and any number of times. A node that makes its graph when it
+    runs is one stage. The targets of a subgraph's ``Command(graph=Command.PARENT)`` are the destinations of its node. A
+    conditional edge calls its model after the node. If nodes of several graphs share a name (``model`` of two agents), their
+    stages are prefixed with the surrounding nodes: ``helper/model``.
 
     Args:
         graph: the compiled graph.
