@@ -30,7 +30,7 @@ def explained(
 
 
 def answered(ask: Callable[[], T], otherwise: T) -> T:
-    """Return what ``ask`` returns, or ``otherwise`` if it raises."""
+    """Return what ``ask`` returns, or ``otherwise`` if ``ask`` raises an exception."""
     try:
         return ask()
     except Exception:

@@ -87,17 +87,17 @@ class _BoundedProtocol(H11Protocol):
             self._keep()
 
     def pause_writing(self) -> None:
-        """Start the timer for a client that reads its answer too slowly."""
+        """Start the timer that closes the connection if the client reads its answer too slowly."""
         super().pause_writing()
         self._end_after(self.bounds.answer_s)
 
     def resume_writing(self) -> None:
-        """Stop the timer, since the client has read the pending answer, and continue writing."""
+        """Stop the timer and continue writing, since the client has read the pending part of its answer."""
         super().resume_writing()
         self._keep()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection and its timer."""
+        """Stop the connection's timer, and let uvicorn remove the connection."""
         self._keep()
         super().connection_lost(exc)
 

@@ -172,7 +172,7 @@ class Objective:
         """Make an objective from JSON types, the inverse of :meth:`to_dict`.
 
         Raises:
-            ConfigError: A key is no field of an objective, or a value is invalid.
+            ConfigError: A key is not a field of an objective, or a value is invalid.
         """
         if not isinstance(plain, Mapping):
             raise ConfigError(f"an objective is {type(plain).__name__}: it must be an object of fields and values")

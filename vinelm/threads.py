@@ -47,7 +47,7 @@ class Repeated:
         self._thread = started(self._work, name)
 
     def stop(self, *, waits: bool = True) -> None:
-        """Make no more calls; with ``waits``, wait until the current call ends. Idempotent."""
+        """Stop calling the function; with ``waits``, wait until the current call ends. Idempotent."""
         self._ended.set()
         if waits:
             self._thread.join()

@@ -475,8 +475,8 @@ class VineLM(VineInterface, LongRunning):
         return session
 
     def _bound(self, planner: Planner, objective: Objective, key: str) -> tuple[float | None, Exception | None]:
-        """Return the limit that makes the planner choose one of the two plans between which requests are divided; ``key`` is
-        the request's draw key.
+        """Return the limit with which the planner chooses one of the two plans between which requests are divided. A hash of
+        ``key`` decides which of the two.
 
         Returns:
             The limit on the mean cost in dollars or on the mean accuracy, None if one plan serves all requests or an error

@@ -40,8 +40,8 @@ class ApplicationFleet:
         self._models, self.conversation_id, self.tenant = models, fleet.config.conversation_id, fleet.config.tenant
 
     def others(self) -> Mapping[str, int]:
-        """Return the number of calls that the other processes have in progress, by engine; a replica group counts the calls on
-        all its replicas.
+        """Return the number of calls that the other processes have in progress, by engine (model endpoint). A replica group
+        counts the calls on all its replicas.
         """
         found = self.fleet.others()
         seen, summed = self._summed

@@ -61,8 +61,8 @@ def update(
     Args:
         trie: The annotated trie, or its ``.vine`` file.
         traces: The store of served rows, or its path. It is only read.
-        half_life: A row, and also the data from which the trie was estimated, counts half after this number of later requests;
-            > 0.
+        half_life: The number of later requests after which a row counts half, and so does the data from which the trie was
+            estimated; > 0.
 
     Raises:
         StoreError: The store is missing or damaged.

@@ -191,7 +191,7 @@ class TrieReload:
             self._load(self.path)
 
     def try_reload(self) -> bool:
-        """Load the file now; if that fails, log one line and return False."""
+        """Load the file now and return True; if that fails, log one line and return False."""
         try:
             self.reload()
         except (VineLMError, OSError) as error:

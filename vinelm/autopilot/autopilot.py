@@ -491,7 +491,9 @@ class Autopilot:
                 raise
 
     def _hold(self) -> bool:
-        """Make this process the pilot; return False if another process is the pilot."""
+        """Make this process the pilot and return True; return False if that is not possible, as when another process is the
+        pilot.
+        """
         store = self._store
         if store is None:
             return False

@@ -31,11 +31,11 @@ class PlanCall:
         answered_by: The entry whose answer the caller got; "" before an answer.
 
     Args:
-        plan: Which models are called.
+        plan: The plan, which states the models to call.
         today: The entry of the current model.
         make: Makes the chat model of an entry, for this invocation.
-        is_same: Whether two answers are the same.
-        passes: Whether the application accepts an answer to a prompt; None if no plan uses it.
+        is_same: Returns whether two answers are the same.
+        passes: Returns whether the application accepts an answer to a prompt; None if no plan uses this check.
         ended: Called when a call has been answered; the argument is True if the current model had to answer it.
     """
 

@@ -160,7 +160,7 @@ class Raising:
             self.alarm = "its model fails more often" if self.is_alone else "it escalates more or less often"
 
     def compared(self, *, is_same: bool) -> None:
-        """Count whether the plan and the current model gave the same answer to a recorded prompt."""
+        """Count a comparison: whether the plan and the current model gave the same answer to a recorded prompt."""
         if self.alarm is None and self._differences.add(not is_same):
             self.alarm = "its answers differ more or less often"
 

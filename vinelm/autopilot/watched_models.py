@@ -86,7 +86,7 @@ class WatchedModels:
 
     @property
     def catalog(self) -> Any:
-        """The models whose chat models this source can make."""
+        """The catalog of the models for which this source can make chat models."""
         return self._models.catalog
 
     @property

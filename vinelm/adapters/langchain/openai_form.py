@@ -98,7 +98,7 @@ class OpenAIAnswer:
 
 
 def whole_answer(answer: OpenAIAnswer, generations: list[Any]) -> dict[str, Any]:
-    """Return the body of a complete (not streamed) answer in OpenAI's format."""
+    """Return the body of a complete (not streamed) answer in OpenAI's format, made from LangChain's ``generations``."""
     messages = [one.message for one in generations]
     choices = [_choice_of(number, message) for number, message in enumerate(messages)]
     usages = [message.usage_metadata for message in messages if message.usage_metadata]

@@ -35,7 +35,8 @@ class FunctionApp:
         self._vine = vine
 
     def invoke(self, inputs: Mapping[str, Any], config: Any = None, *, context: Any = None) -> dict[str, Any]:
-        """Run the function for one request; ``context`` comes from ``vine.context(...)``. Spends money.
+        """Run the function for one request and return its result, the final state. ``context`` comes from
+        ``vine.context(...)``. Spends money.
 
         Raises:
             WorkflowError: the function returned no mapping.

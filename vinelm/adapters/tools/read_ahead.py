@@ -199,7 +199,7 @@ class ReadAhead:
         probability: float,
         context: Context | None = None,
     ) -> bool:
-        """Start a prefetch; return False if it is not allowed or no slot is free.
+        """Start a prefetch and return True; return False if the prefetch is not allowed or no slot is free.
 
         Args:
             tool: the object to call, from the graph of this run.
@@ -364,8 +364,8 @@ class ReadAhead:
         self._tell_dropped()
 
     def retried(self, attempt: object) -> None:
-        """Drop the prefetched reads when LangGraph runs a node again, so that the node begins without any; once for each
-        ``attempt``.
+        """Drop the prefetched reads when LangGraph runs a node again, once for each ``attempt``, so that the node begins
+        without any.
         """
         with self._lock:
             if attempt in self._retried:

@@ -61,7 +61,7 @@ def _finished(
     run: GraphRun, outcomes: RunOutcomes, path: tuple[str, ...], state: Any, config: RunnableConfig
 ) -> dict[str, Any]:
     """Return the finish node's update of the state: invocation outcomes that are not stored yet, and, if an earlier answer is
-    returned, the state's keys of that answer. Empty if nothing has to be written.
+    returned, the values of that answer. Empty if nothing has to be written.
     """
     channels, keys = channels_of(config), outcomes.signals.answer
     if keys and not channels:

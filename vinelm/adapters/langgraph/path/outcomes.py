@@ -105,10 +105,9 @@ class RunOutcomes:
         self._observe(path, Outcome("error" if self.signals.signal == "status" else None, None))
 
     def inherit(self, path: Path, shown: Sequence[ShownOutcome | None]) -> None:
-        """Report to the policy the outcomes of the invocations of ``path``. ``shown`` has these outcomes, as an earlier run of
-        the request has stored them.
+        """Report to the policy the outcomes of the invocations of ``path``, as an earlier run of the request has stored them.
 
-        ``shown`` has None for an invocation without a stored outcome.
+        ``shown`` has these outcomes, with None for an invocation without a stored outcome.
         """
         with self._lock:
             for k, one in enumerate(shown, start=1):

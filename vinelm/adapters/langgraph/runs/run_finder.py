@@ -611,7 +611,9 @@ class RunFinder:
             return None, str(error)
 
     def _policy_of(self, context: RunContext) -> Policy:
-        """Return the policy of a new run; the default models' policy if none is given or creating it fails."""
+        """Return the policy of a new run. If no policy is given, or if making it fails, this is the policy that chooses the
+        default models.
+        """
         try:
             policy = context.policy
             if policy is None and self._new_policy is not None:

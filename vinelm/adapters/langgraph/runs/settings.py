@@ -90,8 +90,7 @@ class AdapterSettings:
         self.caches[stage] = next(others, None) or EqualCalls(cache, self.deterministic)
 
     def cached_calls(self, stage: str, context: RunContext) -> CachedCalls | None:
-        """Return the object that looks up the calls of an invocation in the cache of ``stage``; None if the stage has no cache.
-        """
+        """Return the object that looks up the calls of an invocation in the cache of ``stage``; None without a cache."""
         equal = self.caches.get(stage)
         return None if equal is None else CachedCalls(equal, label_of(self.tenant, context.configurable))
 

@@ -356,8 +356,7 @@ def _methods_used(kind: type, names: Set[str]) -> list[FunctionType]:
 
 
 def _has_around(value: Any) -> bool:
-    """Return whether ``value`` is a module with a function ``around``, such as numpy, so that this name does not mean VineLM's.
-    """
+    """Return whether ``value`` is a module with a function ``around``, such as numpy; this name then does not mean VineLM's."""
     return isinstance(value, ModuleType) and hasattr(value, "around")
 
 

@@ -106,7 +106,7 @@ class NodeGraph:
         return not any(node in self.unclear for node in self._passed([place]))
 
     def _passed(self, nodes: Iterable[str]) -> Iterator[str]:
-        """Yield the given nodes, and the nodes without a stage that can be reached from them without passing a stage."""
+        """Yield the given nodes, and the nodes without a stage that can be reached from them before any stage."""
         waiting = list(nodes)
         for node in waiting:  # grows while it is read
             yield node

@@ -217,17 +217,18 @@ def _edges(graph: Graph, source: str) -> list[Choice]:
 
 
 def _ends(graph: Graph, source: str) -> list[Choice]:
-    """Return a choice among the targets of a node's ``Command(goto=...)``, read from its annotation or ``destinations``; empty
-    if neither exists.
+    """Return a list with one choice: among the targets of a node's ``Command(goto=...)``, read from its annotation or
+    ``destinations``. The list is empty if neither exists.
     """
     ends = None if source == START else graph.builder.nodes[source].ends
     return [dict.fromkeys(ends, frozenset())] if ends else []
 
 
 def _commands(graph: Graph, source: str) -> list[Choice]:
-    """Return a choice among the targets of a node that returns a ``Command`` without an annotation.
+    """Return a list with one choice: among the targets of a node whose code uses ``Command``. The list is empty for other
+    nodes.
 
-    The targets are the nodes that its code names, or all nodes if it names none.
+    The targets are the nodes that its code names, or all nodes if it names none. Used for nodes without an annotation.
     """
     runnable = None if source == START else graph.builder.nodes[source].runnable
     code = _code(runnable)
