@@ -1,5 +1,4 @@
-"""Writes rows of served requests (a row per call) to a store, and reports drift: that the trie no longer fits these requests.
-"""
+"""Writes rows of served requests (a row per call) to a store, and reports drift: that the trie no longer fits them."""
 
 from __future__ import annotations
 

@@ -104,8 +104,7 @@ class Pilot:
             self._asker.close()
 
     def round(self) -> bool:
-        """Process new records and newly ended conversations, store the state, and return True; return False if nothing is new.
-        """
+        """Process new records and newly ended conversations, store the state, and return True; False if nothing is new."""
         before = max(self.kept.units, default=0)
         self.kept.load_units()
         ended = 0 if self._asker is None else self._asker.take_in()

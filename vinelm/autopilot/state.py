@@ -86,8 +86,7 @@ class StepState:
         return asdict(self)
 
     def assignment(self) -> Assignment[Part]:
-        """Return which shares of the requests run "plan", "below" (the plan proven before it) and "today" (the current model).
-        """
+        """Return which shares of requests run "plan", "below" (the plan proven before it) and "today" (the current model)."""
         below = max(1.0 - HOLDOUT - self.share, 0.0) if self.below is not None else 0.0
         return Assignment(((self.share, "plan"), (below, "below"), (1.0 - self.share - below, "today")), SALT)
 
