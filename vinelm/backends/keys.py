@@ -1,5 +1,6 @@
-"""API keys of catalog entries. Each key is read when a client is created, from the environment variable that the entry
-names.
+"""Reads the API keys of catalog entries from environment variables.
+
+A catalog entry names the variable, which is read when a client is created.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ class ModelResolver:
 
     @cached_property
     def is_virtual_time(self) -> bool:
-        """Whether the models' latencies advance the request's virtual clock. Raises :class:`ConfigError` if this differs
-        between models.
+        """Whether calls take no real time: the models' latencies only advance the request's virtual clock. Raises
+        :class:`ConfigError` if this differs between models.
         """
         kinds = {self.backend_of(name).is_virtual_time for name in self.catalog}
         if len(kinds) > 1:

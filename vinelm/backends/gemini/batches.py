@@ -35,7 +35,7 @@ _REST = {
 
 
 class GeminiBatches(SdkBatches["Client"]):
-    """Gemini's batches through its SDK."""
+    """The interface to Gemini's batches: it uses Google's Python SDK to submit, find and read batches."""
 
     most_calls, most_bytes = 10_000, 18 << 20  # the API takes 20 MB inline
 
@@ -91,7 +91,7 @@ class GeminiBatches(SdkBatches["Client"]):
         return found
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Return Gemini's response parsed as langchain-google-genai parses it."""
+        """Return ``body``, a Gemini response as JSON, as the chat result that langchain-google-genai makes of it."""
         from google.genai.types import GenerateContentResponse
         from langchain_google_genai.chat_models import _response_to_result
 

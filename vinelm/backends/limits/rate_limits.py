@@ -1,5 +1,7 @@
-"""Rate limits of an engine, shared by all threads and tasks of this process, with sliding windows of one minute and a fair
-queue for the engine's slots.
+"""Rate limits of an engine (the endpoint that serves a model), for all threads and tasks of this process.
+
+The limits per minute hold in every sliding window of one minute. Calls wait in a fair queue for the engine's slots; a slot is a
+place for one of the calls that may run at the same time.
 
 Maintained libraries do not fit: ``limits`` does not wait, ``aiolimiter`` is bound to one event loop, and ``pyrate-limiter``
 stores one entry per token, cannot return unused tokens, and has no concurrency limit.
@@ -48,7 +50,9 @@ class RateLimits(BaseModel):
 
 
 class _Waiting(NamedTuple):
-    """A waiting call. The order of calls is by ``key``, then by ``number``, which is unique."""
+    """A call that waits for a slot. Waiting calls are sorted by ``key``, and calls with equal keys by ``number``, which is
+    unique.
+    """
 
     key: float
     number: int
@@ -101,10 +105,10 @@ class EngineRateLimiter:
             return self._share
 
     def _line(self) -> RateShare | None:
-        """Return the queue in which calls can overtake each other, creating it if needed; None if the engine has no limit per
-        minute.
+        """Return the queue in which calls can overtake each other; create the queue if needed. Return None if the engine has no
+        limit per minute.
 
-        Unless other processes share the limits, all of the engine's requests and tokens belong to this process's queue.
+        Unless other processes share the limits, this process's queue may use all of the engine's requests and tokens.
         """
         amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
         with self._lock:
@@ -229,7 +233,8 @@ class EngineRateLimiter:
             self._give(slot)
 
     def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
-        """Return the object that a call waits on: its place in a queue, or its start time if no call can overtake it."""
+        """Return what a call waits on: an object with its start time, or its place in the queue if later calls may overtake it.
+        """
         # Without priorities no call overtakes another, so a call learns its time at once. The first priority makes a line.
         share = self._line() if self._share is None and priority else self._share
         return _Appointment(*self.reserve(tokens)) if share is None else share.line_up(tokens, priority)
@@ -264,8 +269,8 @@ class EngineRateLimiter:
         heapq.heapify(self._queue)
 
     def _heir(self) -> Future[None] | None:
-        """Grant a free slot to the first call in the queue, and return the future that the call waits for; the caller completes
-        it.
+        """Take the first call out of the queue, grant it a free slot, and return its future. The caller of this method sets the
+        result.
 
         Returns None if no waiting call may start now; the slot then stays free.
         """
@@ -313,8 +318,10 @@ def _nobody() -> None:
 
 
 class EngineTurn:
-    """A call's place in the queue of one engine, while the call may also wait at other engines. Its caller polls :meth:`start`,
-    which never blocks. Use from one thread at a time.
+    """A call's place in the queue of one engine, for a call that waits at several engines at once. Use from one thread at a
+    time.
+
+    The caller asks repeatedly with :meth:`start`, which never blocks, whether the call may start at this engine.
     """
 
     __slots__ = ("_limiter", "_tokens", "_turn")
@@ -323,7 +330,10 @@ class EngineTurn:
         self._limiter, self._turn, self._tokens = limiter, turn, tokens
 
     def start(self) -> WindowPermit | None:
-        """Occupy a place in the rate windows, and a slot until :meth:`end`. Return None if either is not free now.
+        """Start the call if the engine has a free slot and the rate limits allow it now, and return its permit. Otherwise
+        return None.
+
+        The call holds its slot until :meth:`end`.
 
         Raises:
             CallError: this process's share will never be large enough for the call; see :meth:`RateShare.cut_off`.

@@ -1,4 +1,4 @@
-"""The behaviours of simulated models: eight modelled on the VineLM paper's set (§5.1), and another model that dominates all of
+"""The behaviours of simulated models: eight like those in the VineLM paper (§5.1), and one model that is better than all of
 them.
 
 Nothing here was measured on a real model. Accuracies follow published text-to-SQL figures (.45–.80 for one call). Prices are

@@ -189,7 +189,7 @@ def _matching(pattern: str, least: int) -> str:
 
 
 def _pieces(parsed: Any) -> Iterator[str]:
-    """Yield a short text for each element of a parsed regular expression; joined together they match it.
+    """Yield a short text for each element of a parsed regular expression. Joined together, the texts match the expression.
 
     A character set gives its first character, and a repeat its minimum number of copies, but at least one.
     """
@@ -232,8 +232,8 @@ _CLASSES = {
 
 
 def _of_set(members: Sequence[Any]) -> str:
-    """Return a character that a set of a pattern matches; for a negated set, the first plain character that the set does not
-    exclude.
+    """Return a character that a character set of a regular expression matches. For a negated set, return the first plain
+    character that the set does not exclude.
     """
     kinds = [str(kind) for kind, _ in members]
     if "NEGATE" in kinds:

@@ -1,9 +1,8 @@
-"""Classifies what a chat model raised or how an answer ended: the type of failure, whether it may be billed, and whether to
-retry.
+"""Classifies failed calls: the kind of failure, whether the call may be billed, and whether to retry.
 
-SDKs wrap each other's exceptions. So an exception is classified by the HTTP status, body, code and headers in the chain of its
-causes, rather than by its type. Of a server's message only a code of plain lower-case letters is repeated; the rest is
-inspected and dropped.
+The input is an exception of a chat model, or the way in which an answer ended. SDKs wrap each other's exceptions. So an
+exception is classified by the HTTP status, body, code and headers in the chain of its causes, rather than by its type. Of a
+server's message only a code of plain lower-case letters is repeated; the rest is inspected and dropped.
 """
 
 from __future__ import annotations
@@ -136,9 +135,9 @@ _MOST_LINKS = 32
 
 
 class SettingRefused(AttemptFailed):
-    """The refusal of one optional setting, such as the temperature, that can be left out (see :data:`DROPPED`).
+    """The model refused one optional setting, such as the temperature, that can be left out (see :data:`DROPPED`).
 
-    The model refuses before it does any work, so nothing is billed.
+    A refusal comes before any work, so nothing is billed.
     """
 
     def __init__(self, setting: str, detail: str) -> None:
@@ -281,7 +280,7 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
 
 
 def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
-    """Return the HTTP status of a server's error, the object that describes the error, and whether it came in place of an
+    """Return how a server described an error: its HTTP status, the JSON object about it, and whether it came in place of an
     answer.
 
     ``chain`` has the exception and its causes. Errors without an HTTP status are taken to come in place of an answer; the
