@@ -154,7 +154,7 @@ def write_lines(output: Path, requests: Sequence[Request], keys: Sequence[str], 
 
 
 def require_own(output: Path, answers: Answers) -> None:
-    """Raise if ``output`` is a file that this batch has not written, and would overwrite.
+    """Raise :class:`ConfigError` if the batch would overwrite ``output``, a file that it has not written.
 
     Raises:
         ConfigError: The batch did not write the file, or the file was changed since.
@@ -182,7 +182,8 @@ def _line(request_id: str, answer: Answer | None, because: str | None, *, is_aga
         request_id: The request's id.
         answer: Its answer; None if it is unanswered.
         because: Why it is unanswered.
-        is_again: Whether an earlier line has this answer, and its cost: this line then has the cost 0, so that lines add up.
+        is_again: Whether an earlier line has this answer already. This line then has the cost 0, so that the lines' costs add
+            up to the total.
     """
     if answer is None:
         return {"id": request_id, "status": "unanswered", "reason": because}

@@ -1,4 +1,4 @@
-"""Chooses the plan of each request of a batch so that together they keep a budget and a deadline."""
+"""Chooses the plan of each request of a batch so that all requests together stay within a budget and a deadline."""
 
 from __future__ import annotations
 

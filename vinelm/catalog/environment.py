@@ -34,7 +34,8 @@ _taken: dict[str, str] = {}
 
 
 def take_variables(folder: str | Path | None = None, text: str = "") -> None:
-    """Set the variables that models need and that are not set, from ``.env`` in this folder and in the working directory.
+    """Set environment variables that models need and that are not set yet, from the ``.env`` files of this folder and the
+    working directory.
 
     Args:
         folder: The folder of the catalog file; None if there is none.

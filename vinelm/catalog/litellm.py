@@ -189,7 +189,9 @@ def _own(name: str, number: int, taken: Mapping[str, Any] | None = None) -> str:
 
 
 def _is_copy(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two deployments differ only in key, limits, weight or id, which change neither answers nor prices."""
+    """Return whether two entries of a ``model_list`` differ only in key, limits, weight or id, which change neither answers nor
+    prices.
+    """
     return _what_counts(one) == _what_counts(other)
 
 
@@ -209,9 +211,9 @@ def _section(plain: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _setting(plain: Mapping[str, Any], *names: str) -> Any:
-    """Return the value of the first of these settings that the file sets; None if it sets none.
+    """Return the value of the first of the settings ``names`` that the LiteLLM file ``plain`` sets; None if it sets none.
 
-    The section of LiteLLM's router takes precedence over that of its library.
+    The file's section for LiteLLM's router takes precedence over the section for its library.
     """
     places = [_section(plain, section).get(name) for section in reversed(SETTINGS) for name in names]
     return next((value for value in places if value is not None), None)

@@ -97,7 +97,11 @@ def is_own_server(asked: Priced) -> bool:
 
 
 def has_no_effect(key: str, given: Mapping[str, Any]) -> bool:
-    """Return whether a rate applies to none of an entry's calls, since they do not request the rate's tier or service."""
+    """Return whether the rate ``key`` applies to none of an entry's calls, because they do not request its service tier or
+    service.
+
+    ``given`` has the parameters of the entry.
+    """
     kind, _, tier = _parts(key)
     if kind is not None:
         return tier in ("priority", "flex") and tier != tier_of(given)
@@ -113,11 +117,11 @@ _Rates = dict[int, dict[str, float]]
 
 
 def _parts(key: str) -> tuple[str | None, int, str | None]:
-    """Split the key of a token rate in a LiteLLM file.
+    """Split ``key``, the name of a token rate in a LiteLLM file, into its parts.
 
     Returns:
-        VineLM's name of the rate, the prompt length in tokens from which it applies, and its service tier or None for the
-            ordinary one. For any other key, ``(None, 0, None)``.
+        VineLM's name of the rate; the prompt length in tokens above which the rate applies; and its service tier, or None for
+            the ordinary one. For any other key, ``(None, 0, None)``.
     """
     if (hour := key.replace("_above_1hr", "")) != key:
         kind, above, tier = _parts(hour)
@@ -131,7 +135,7 @@ def _parts(key: str) -> tuple[str | None, int, str | None]:
 def _own_rates(asked: Priced) -> _Rates:
     """Return the rates that the entry itself states for its service tier, in dollars per million tokens.
 
-    The outer key is the prompt length in tokens from which the rates apply; the inner key is the name of the rate. Raise
+    The outer key is the prompt length in tokens above which the rates apply; the inner key is the name of the rate. Raise
     :class:`ConfigError` for rates that are not supported.
     """
     standard: _Rates = {}
@@ -186,8 +190,8 @@ def _refused(asked: Priced, key: str) -> ConfigError:
 
 
 def _check_batches(asked: Priced, standard: _Rates, batches: Mapping[str, float]) -> None:
-    """Raise :class:`ConfigError` if a stated batch rate for input or output is above half of the ordinary rate, since batches
-    are booked at half.
+    """Raise :class:`ConfigError` if the entry states a batch rate above half of its ordinary rate, since VineLM counts batches
+    at half.
 
     ``standard`` has the ordinary rates, ``batches`` the batch rates by name, in dollars per million tokens.
     """

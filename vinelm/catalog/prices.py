@@ -49,7 +49,7 @@ CHEAP_TIERS = ("flex", "batch")
 
 
 class FoundPrice(NamedTuple):
-    """A price and its id ``PROVIDER/MODEL``, from the package's price file or converted to its form."""
+    """A price and its id ``PROVIDER/MODEL``, from the package's own price file or from the data of genai-prices."""
 
     price_id: str
     price: Price
@@ -86,7 +86,7 @@ def is_fine_tuned(model_id: str) -> bool:
 
 
 def tier_of(asked: Mapping[str, Any]) -> str:
-    """Return the service tier that options or a request body select, if it is billed at separate rates; "" otherwise."""
+    """Return the service tier that ``asked``, options or a request body, selects; "" for the ordinary tier."""
     body = asked.get("extra_body")
     given = asked.get("service_tier") or (body.get("service_tier") if isinstance(body, Mapping) else None)
     named = str((given.get("type") if isinstance(given, Mapping) else given) or "").lower()
@@ -94,7 +94,9 @@ def tier_of(asked: Mapping[str, Any]) -> str:
 
 
 def beyond_list_prices(asked: Mapping[str, Any]) -> str:
-    """Return the service tier that options select, if it costs more than the list price; "" otherwise."""
+    """Return the service tier that ``asked``, options or a request body, selects, if it may cost more than the list price; ""
+    otherwise.
+    """
     tier = tier_of(asked)
     return "" if tier in CHEAP_TIERS else tier
 
@@ -219,7 +221,7 @@ def _price(seller: Provider, model: ModelInfo) -> Price | None:
 
 
 def _standing(model: ModelInfo, now: datetime) -> ModelPrice:
-    """Return the price of a model at the time ``now``. If prices depend on the time of day, return the one with the highest
+    """Return the price of a model at the time ``now``. If prices depend on the time of day, return the price with the highest
     output rate.
     """
     if not isinstance(model.prices, list):
