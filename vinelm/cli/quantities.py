@@ -82,7 +82,7 @@ class OneOf(click.Choice[str]):
     """One of a list of words; the error suggests the nearest one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word. Raise a usage error with the valid words if the word is not among them."""
+        """Return the word. Raise a usage error with the valid words if ``value`` is not among them."""
         if value in self.choices:
             return str(value)
         raise _refused(param, ctx, f"is {value!r}{did_you_mean(value, self.choices)}: use {' or '.join(self.choices)}")

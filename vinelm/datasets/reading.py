@@ -24,7 +24,7 @@ METADATA = "metadata"
 
 @dataclass(frozen=True, slots=True)
 class Unfolded:
-    """A row of a dataset, divided into inputs and labels.
+    """A row of a dataset, divided into inputs and labels (the right answer and other data that the application must not see).
 
     Attributes:
         inputs: What the graph may see.
@@ -36,12 +36,12 @@ class Unfolded:
 
 
 def unfolded(row: Mapping[str, Any], where: str) -> Unfolded | None:
-    """Return the inputs and labels of a row from an export of LangSmith or Langfuse, or None if the item is archived. In rows
-    of other tables, all columns are inputs.
+    """Return the inputs and labels of a dataset's row; None if the row is an archived item of LangSmith or Langfuse. If the row
+    is not from an export of these two, all columns are inputs.
 
     LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``), Langfuse's
-    items ``input`` and ``expectedOutput`` or ``expected_output``. Each key of an object becomes an input or label; any other
-    value becomes one under its column's name.
+    items ``input`` and ``expectedOutput`` or ``expected_output``. If such a value is an object, each of its keys becomes an
+    input or label; any other value becomes an input or label under its column's name.
 
     Raises:
         DatasetError: A key is both in the input and in the reference.
@@ -106,7 +106,8 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The columns that become the input and the labels of a request. If left out, the format decides (docs/profiling.md).
+    """Which columns of a dataset become the inputs, the labels and the id of a request. What is left out follows from the
+    format (docs/profiling.md).
 
     Args:
         inputs: (key of the request, column) of each input. If there are any, other columns are left out.
@@ -156,7 +157,7 @@ class Columns:
 
     @property
     def is_default(self) -> bool:
-        """Return whether all columns are left to the format."""
+        """Whether the user selected no columns, so that the format of the dataset decides."""
         return self == Columns()
 
 
@@ -330,7 +331,7 @@ def _repeats(request_id: str, row: Mapping[str, Any], columns: Columns, where: s
 
 
 def with_dataset(workflow: Workflow, dataset: RequestSet, *, labelled: bool = True) -> Workflow:
-    """Return the workflow with the dataset's requests instead of its own.
+    """Return a copy of the workflow with the requests of ``dataset`` instead of its own requests.
 
     Args:
         workflow: A finished workflow. Every new request must have the keys that all of its own requests have, and a value for

@@ -173,8 +173,8 @@ class Sends(Protocol):
     """The interface of an object that makes a call's attempts, either on the entry's chat model or in a provider's batch."""
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the chat model of an entry. It is called before the latency is measured, so that creating the chat model does
-        not count.
+        """Return the chat model of an entry. Called before the latency of an attempt is measured, so that creating the chat
+        model does not count.
         """
 
     def around(self, inner: InnerChat) -> Sends:
