@@ -28,7 +28,7 @@ def named_key(model: Model, example: str) -> str:
 
 
 def own_or_no_key(model: Model, example: str) -> str:
-    """Return the entry's key, or a placeholder if the entry names its own server and no variable for a key.
+    """Return the entry's API key. If the entry sets ``api_base`` and names no variable for a key, return a placeholder instead.
 
     ``example`` is a variable's name for the error message.
     """

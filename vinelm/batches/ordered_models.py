@@ -30,7 +30,7 @@ _KEY = b"texts that are at hand and are not kept"
 
 
 class OrderedModels(ModelResolver):
-    """Makes chat models for a batch whose calls get priorities by :class:`CallOrder` while they wait for an engine's limits.
+    """Makes the chat models of a batch. While their calls wait for an engine's limits, :class:`CallOrder` decides their order.
     Thread-safe.
 
     Calls to models without limits are not changed.
@@ -183,9 +183,10 @@ def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> d
 
 
 class _Place:
-    """The place in the queue of the model calls of one invocation (one execution of a step), which are made one at a time.
+    """The place of one invocation (one execution of a step) in the queue of waiting calls. An invocation makes its model calls
+    one at a time.
 
-    It gives the waiting call its priority, and reports when the call is sent and answered.
+    This object gives the waiting call its priority, and reports when the call is sent and answered.
 
     Args:
         models: The models of the batch.

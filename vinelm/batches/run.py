@@ -66,8 +66,8 @@ class DatasetApplication:
 
     @cached_property
     def _planner(self) -> Callable[[tuple[float, float]], Planner]:
-        """A cached function that makes the planner for given weights of a dollar and a second, for plans that came from another
-        process.
+        """A cached function from the weights of a dollar and of a second to a planner. It is used for plans that came from
+        another process.
         """
         return lru_cache(PLANNERS)(partial(priced, self.vine.served_planner()))
 
@@ -183,7 +183,7 @@ def _is(given: dict[str, Any], key: str, value: Any) -> bool:
 
 
 class DatasetRun:
-    """Serves the requests that have no answer yet. A request begins only if the steering gives it a plan.
+    """Serves the requests of a batch that have no answer yet. A request begins only if ``steering`` has a plan for it.
 
     Attributes:
         tally: Counts of requests by outcome, including those of interrupted runs.
@@ -358,7 +358,7 @@ class DatasetRun:
         self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add), made, lost_usd)
 
     def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer], lost_usd: float = 0.0) -> None:
-        """Count an ended request, and give its cost and seconds to the steering.
+        """Count an ended request, and report its cost and seconds to the object that chooses the plans.
 
         Args:
             key: The request's key.

@@ -189,7 +189,7 @@ class Steering:
             self._known += 1
 
     def forecast(self) -> DatasetForecast:
-        """Return the expected outcome of the batch if every figure of the trie is right."""
+        """Return the expected outcome of the batch if all estimates of the trie are right."""
         requests = len(self._keys)
         usd, seconds, accuracy = (_mean(self._first, name) for name in ("usd", "seconds", "accuracy"))
         if self._budget_usd is not None and usd * requests > self._budget_usd * (1.0 + 1e-9):
@@ -202,10 +202,9 @@ class Steering:
     # -- a block -------------------------------------------------------------------------------------------------
 
     def _begin(self, block: int, elapsed_s: float) -> None:
-        """Choose the plans of the block with this index, and assign one to each of its requests, or None if the money does not
-        suffice.
+        """Choose the plans of a block, and assign one of them to each of its requests, or None if the money does not suffice.
 
-        ``elapsed_s`` are the seconds since the start of the batch.
+        ``block`` is the index of the block, ``elapsed_s`` the seconds since the start of the batch.
         """
         self._block = block
         start, stop = self._starts[block], self._starts[block + 1]

@@ -43,7 +43,7 @@ _VARIABLE = re.compile(r"os\.environ/(.+)|\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 class ListFile(NamedTuple):
-    """What all entries of one file share.
+    """Facts about a LiteLLM file that apply to all its entries.
 
     Attributes:
         path: The file, as text.
@@ -197,7 +197,9 @@ def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhe
 
 
 def _is_placeholder(key: Any, base: str | None) -> bool:
-    """Return whether a key in the file is a placeholder: it looks like one, or it is short and the server is private."""
+    """Return whether ``key`` is a placeholder instead of a real key: it looks like one, or it is short and the server is
+    private.
+    """
     is_short = isinstance(key, str) and len(key) < SHORTEST_SECRET and not _VARIABLE.fullmatch(key)
     return _PLACEHOLDER.fullmatch(str(key)) is not None or (is_short and base is not None and is_private(base))
 

@@ -84,8 +84,8 @@ def price_of(asked: Priced) -> dict[str, Any]:
 def is_own_server(asked: Priced) -> bool:
     """Return whether the server is self-hosted, so that calls are free.
 
-    True if the provider is always self-hosted. For a general protocol with a URL, true if the key is a placeholder or the
-    address private.
+    True if the provider is always self-hosted. If the provider is only a protocol, which any server may use, True if the entry
+    has a URL, and either its key is a placeholder or the URL is private.
     """
     if asked.called.route.is_own_server:
         return True
@@ -268,7 +268,8 @@ def _overlaid(asked: Priced, listed: Price, rates: _Rates, per_call: float | Non
 def _list_price(asked: Priced) -> dict[str, Any] | None:
     """Return the fields ``price`` and ``price_id`` for the list price of the called model; None if no price is known.
 
-    If the model is uncertain (from its name or ``base_model``), they are those of the most expensive candidate.
+    If it is uncertain which model is called, because it is guessed from a name or from ``base_model``, return the fields of the
+    most expensive candidate.
     """
     found: list[FoundPrice] = []
     for provider, model_id, is_assumed in _names(asked):
@@ -285,7 +286,7 @@ def _list_price(asked: Priced) -> dict[str, Any] | None:
 
 
 def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
-    """Yield (provider, model id, whether that is only assumed) for each model that an entry may mean; likeliest first."""
+    """Yield the models that an entry may mean, the most likely first, as (provider, model id, whether this is only a guess)."""
     called, base = asked.called, asked.given.get("base_model")
     is_tuned = is_fine_tuned(called.model_id)
     names_price = isinstance(base, str) and (

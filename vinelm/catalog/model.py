@@ -291,8 +291,8 @@ class Model(BaseModel):
         cache_points: Which prefixes are marked for the provider's cache: with ``"auto"`` the prefixes that are read often
             enough to pay, with ``"static"`` the part that all calls of a stage share, with ``"off"`` none. Prompts with the
             application's own marks stay unchanged.
-        group: The name of its group of replicas: one model at several endpoints, which is one choice. None for an entry without
-            replicas.
+        group: The name of the entry's group of replicas: one model at several endpoints, which counts as one model. None for an
+            entry without replicas.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())

@@ -65,7 +65,7 @@ def bundled_prices() -> Mapping[str, Price]:
 def find_price(provider: str, model_id: str, api_base: str | None = None) -> FoundPrice | None:
     """Return the price of a provider's model; None if no source has it.
 
-    The package's own price file takes precedence, unless the data of genai-prices are more than 90 days younger.
+    The package's own price file takes precedence, unless the data of genai-prices are more than 90 days newer.
 
     Args:
         provider: The provider as VineLM, LiteLLM or LangChain calls it, such as ``"openai"`` or ``"together_ai"``.
@@ -166,7 +166,7 @@ def price_origin(model: Model) -> str:
 
 
 def old_price_cure(model: Model) -> str:
-    """Return a text on how to update the model's old price."""
+    """Return a text that tells the user how to update the model's old price."""
     if GENAI_PRICES in model.price.source:
         return "upgrade the package genai-prices, or give a price in the catalog"
     return f"compare it with {model.price.source}, and give it with today's date"

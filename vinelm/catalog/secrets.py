@@ -97,7 +97,9 @@ _named: set[str] = set()
 
 
 def name_secret(variable: str) -> None:
-    """Make :func:`redacted` replace an environment variable's value, whatever its name, in this process."""
+    """Make :func:`redacted` replace the value of the environment variable ``variable`` in this process, even if its name does
+    not look secret.
+    """
     _named.add(variable)
 
 

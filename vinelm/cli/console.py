@@ -93,8 +93,9 @@ def _point_stdout_at(descriptor: int) -> None:
 
 
 def stdout(*, err: bool = False) -> Console:
-    """Return a console for data, or with ``err`` for stderr. It has no markup, and is 80 columns wide if it is not a
-    terminal.
+    """Return a rich console that prints the command's data, or that prints on stderr if ``err`` is true.
+
+    It has no markup, and is 80 columns wide if it is not a terminal.
     """
     from rich.console import Console
 

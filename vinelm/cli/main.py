@@ -1,4 +1,4 @@
-"""The ``vinelm`` command. Loads a subcommand's module on use, and maps errors to exit codes."""
+"""The ``vinelm`` command: it imports the module of a subcommand on first use, and maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -174,11 +174,11 @@ def _title(ctx: click.Context) -> str:
 @click.version_option(__version__, "--version", prog_name="vinelm", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Find out which LLM calls of an app can run on a cheaper model, prove it on your own requests, and serve it.
+    """Find out which LLM calls of an app can run on a cheaper model, prove it on your own requests, and serve the cheaper plan.
 
-    From the traces of an app in any language (`replay`), or from the app itself in Python (`try`); labels are not needed. A
-    plan has the lowest cost that reaches an accuracy, or the highest accuracy within a budget of dollars or seconds. It is
-    served in your Python process, or to every client of OpenAI's API (`gateway`).
+    Start from the traces of an app in any language (`replay`), or from the app itself in Python (`try`); labels are not needed.
+    A plan chooses the models: it has the lowest cost that reaches an accuracy, or the highest accuracy within a budget of
+    dollars or seconds. It is served in your Python process, or to every client of OpenAI's API (`gateway`).
 
     Data goes to stdout, progress and errors to stderr. Exit codes: 0 success, 1 failure, 2 bad input, 3 budget reached (run
     the same command again to continue), 130 interrupted.

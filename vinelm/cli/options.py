@@ -1,4 +1,4 @@
-"""Declares options: short forms, options shared by several commands, and groups."""
+"""Decorators that declare command-line options, and a command group that suggests similar names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class SuggestingGroup(click.Group):
-    """A group whose error for an unknown command suggests similar names.
+    """A command group whose error message for an unknown command suggests similar names.
 
     Args:
         for_file: The subcommand that takes one file. It is suggested to a user who names a file instead of a subcommand.

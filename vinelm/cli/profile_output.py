@@ -72,7 +72,8 @@ def show(result: ProfileResult, store: ObservationStore, *, max_error: float | N
 def _show_next(result: ProfileResult, store: ObservationStore, max_error: float | None) -> None:
     """Print the next command: `vinelm estimate`, or how to continue if there are too few results to estimate.
 
-    Print nothing if the run was broken off. ``max_error`` is the ``--max-error`` that the user gave; None without it.
+    Print nothing if the run ended because of a problem that the user has to solve first, such as failing calls. ``max_error``
+    is the ``--max-error`` that the user gave; None without it.
     """
     from vinelm.api.certainty import shortfall
     from vinelm.api.estimation import MAX_ERROR
@@ -110,8 +111,10 @@ def _known(lacks: Shortfall) -> str:
 
 
 def _show_judge(store: ObservationStore) -> float:
-    """Print how many verdicts the judge, a model that compares answers, has given. Return the cost of its calls in dollars; 0
-    without a judge.
+    """Print how many verdicts the judge (a model that says whether an answer is correct) has given, and return the cost of its
+    calls.
+
+    The cost is in dollars; 0 without a judge.
     """
     from vinelm.traces.store.judgements import Judgements
 

@@ -77,7 +77,8 @@ def _keys(value: Any, name: str) -> dict[str, Any]:
 
 
 def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row with its columns ``inputs.KEY`` and ``outputs.KEY`` grouped into objects ``inputs`` and ``outputs`` again.
+    """Return a row in which the columns ``inputs.KEY`` and ``outputs.KEY`` are grouped into two objects, ``inputs`` and
+    ``outputs``.
 
     A row without such columns is returned unchanged.
     """
@@ -95,7 +96,9 @@ def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def decoded(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an export's row with its JSON cells parsed, so that paths can select values in them."""
+    """Return a row of an export, with the JSON texts in its cells parsed. So a path such as ``outputs.answer`` can select a
+    value.
+    """
     nested = _nested(row)
     parts = ("inputs", "outputs", "input", METADATA, *_LANGFUSE_OUTPUTS)
     return {name: json_in(value) if name in parts else value for name, value in nested.items()}
@@ -134,7 +137,7 @@ class Columns:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Columns:
-        """Parse texts that name columns: ``input.KEY=COLUMN``, ``label.KEY=COLUMN`` and ``id=COLUMN``.
+        """Return the columns that these texts name: ``input.KEY=COLUMN``, ``label.KEY=COLUMN`` or ``id=COLUMN``.
 
         Raises:
             ConfigError: A text has another form (``dataset-column-text``), or the columns are invalid (see :class:`Columns`).

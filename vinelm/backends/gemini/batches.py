@@ -51,10 +51,9 @@ class GeminiBatches(SdkBatches["Client"]):
         return {"contents": [_plain(one) for one in made["contents"]], "config": config}
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Submit ``calls``, a mapping from names to request bodies, as a batch in one HTTP request. Return the provider's batch
-        id.
+        """Submit ``calls``, a mapping from a call's name to its request body, as one batch. Return the provider's batch id.
 
-        ``key`` becomes the batch's display name.
+        ``key``, VineLM's key for the batch, becomes the batch's display name.
         """
         requests: Any = [
             {"contents": body["contents"], "config": dict(body["config"]), "metadata": {NAME: name}}
@@ -112,7 +111,7 @@ def _client(model: Model) -> Client:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """Return the SDK's object as plain JSON types."""
+    """Return ``value``, an object of the SDK, as plain JSON types."""
     found: dict[str, Any] = value.model_dump(mode="json", exclude_none=True) if hasattr(value, "model_dump") else dict(value)
     return found
 

@@ -92,7 +92,8 @@ class EngineRateLimiter:
         return self._is_limited
 
     def share(self, on_short: Callable[[], None]) -> RateShare | None:
-        """Limit future calls to this process's share of the limits, which several processes divide.
+        """From now on, limit calls to this process's share of the limits, because several processes divide the limits among
+        them.
 
         Returns the share, which is initially zero, or None if the engine has no limit per minute. Every call returns the same
         object. ``on_short`` is called when a waiting call does not fit into the share. Calls that are already waiting keep
@@ -131,9 +132,9 @@ class EngineRateLimiter:
             share.reorder()
 
     def reserve(self, tokens: int) -> tuple[WindowPermit, float]:
-        """Reserve a place in the rate windows for a call with this number of tokens.
+        """Reserve one request and ``tokens`` tokens of the limits per minute for a call.
 
-        Returns the permit, and the seconds to wait before the call may start.
+        Returns the call's permit, and the seconds to wait before the call may start.
         """
         with self._lock:
             now_s = self._clock.now()
@@ -141,13 +142,16 @@ class EngineRateLimiter:
             return self._permit(start_s, tokens), start_s - now_s
 
     def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> EngineTurn:
-        """Queue a call on this engine without waiting, and return its turn; ``tokens`` is the maximum number that the call may
-        use.
+        """Queue a call on this engine without waiting, and return its place in the queue.
+
+        ``tokens`` is the maximum number of tokens that the call may use.
         """
         return EngineTurn(self, None if self._share is None else self._share.line_up(tokens, priority), tokens)
 
     def _reserve_now(self, tokens: int) -> WindowPermit | None:
-        """Reserve a place in the rate windows if the call may start now, otherwise return None."""
+        """If the limits per minute allow a call with ``tokens`` tokens now, reserve them and return the call's permit;
+        otherwise return None.
+        """
         with self._lock:
             now_s = self._clock.now()
             return None if self._first_start(tokens, now_s) > now_s else self._permit(now_s, tokens)
@@ -169,8 +173,8 @@ class EngineRateLimiter:
         return permit
 
     def _room(self, allowed: int | None, wanted: int, weight: Callable[[WindowPermit], int]) -> float:
-        """Return the earliest time at which the window has room for ``wanted`` more requests or tokens; minus infinity without
-        a limit.
+        """Return the earliest time at which a window of one minute has room for ``wanted`` more requests or tokens; minus
+        infinity without a limit.
 
         ``allowed`` is the limit per window, None without one; ``weight`` returns how many requests or tokens an earlier call
         counts as.
@@ -189,7 +193,8 @@ class EngineRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[WindowPermit]:
-        """Wait for a slot and a place in the rate windows, and yield the permit. The slot is held until the block ends.
+        """Wait until a slot is free and the limits per minute allow the call, and yield its permit. The slot is held until the
+        block ends.
 
         Args:
             tokens: the caller's estimate of the call's tokens.
@@ -216,7 +221,9 @@ class EngineRateLimiter:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[WindowPermit]:
-        """Wait for a slot and a place in the rate windows, like :meth:`admit`, without blocking the event loop."""
+        """Wait until a slot is free and the limits per minute allow the call, like :meth:`admit`, without blocking the event
+        loop.
+        """
         if not self._is_limited:
             yield WindowPermit(-math.inf, tokens)
             return
@@ -284,7 +291,7 @@ class EngineRateLimiter:
         return None
 
     def _take_now(self) -> bool:
-        """Take a slot without waiting, and return whether there was a free one."""
+        """Take a slot without waiting. Return True if a slot was free or the engine has no limit on concurrent calls."""
         if self._limits.concurrency is None:
             return True
         with self._lock:
@@ -364,7 +371,7 @@ class EngineTurn:
 
 
 class _Appointment:
-    """A waiting call with a known start time, so that it has to wait only once."""
+    """The start time of a waiting call that no other call can overtake, so that the call has to wait only once."""
 
     __slots__ = ("_wait_s", "permit")
 
@@ -372,7 +379,7 @@ class _Appointment:
         self.permit, self._wait_s = permit, wait_s
 
     def pause_s(self) -> float:
-        """Return the seconds to wait when first called, and 0 afterwards."""
+        """Return the seconds until the start time when called first, and 0 on later calls."""
         wait_s, self._wait_s = self._wait_s, 0.0
         return wait_s
 

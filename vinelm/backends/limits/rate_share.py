@@ -123,8 +123,9 @@ class RateShare:
         self._cut_off = why
 
     def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> RateTurn:
-        """Queue a call behind waiting calls of the same priority, and return its turn. ``tokens`` is the maximum number that
-        the call may use.
+        """Queue a call behind waiting calls of the same priority, and return its place in the queue.
+
+        ``tokens`` is the maximum number of tokens that the call may use.
         """
         with self._lock:
             now_s = self.clock.now()
@@ -190,7 +191,9 @@ class RateShare:
         return RateAmounts(len(self._log), sum(permit.tokens for permit in self._log))
 
     def _ask(self, turn: RateTurn) -> float:
-        """Admit the call of ``turn`` if it may start now, and return 0; else return the seconds after which to ask again."""
+        """If the call of ``turn`` may start now, give it its permit and return 0. Otherwise return the seconds after which to
+        ask again.
+        """
         with self._lock:
             first = self._first()
             if turn is not first:
@@ -232,7 +235,7 @@ class RateShare:
 
 
 class RateTurn:
-    """A call's place in the queue of a share.
+    """A call's place in the queue of a :class:`RateShare`.
 
     Attributes:
         permit: the call's permit, or None until the call is admitted.

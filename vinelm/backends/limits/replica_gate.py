@@ -376,9 +376,10 @@ class ReplicaGate:
         return sorted(usable, key=lambda place: (cost(place)[0], not pinned[place], -warm[place], cost(place)))
 
     def _warm(self, waiting: _Waiting, usable: Sequence[int], calls: Sequence[int]) -> list[int]:
-        """Return, for each replica, how many tokens at the beginning of the call's prompt the replica was sent before.
+        """Return, for each replica, how many tokens at the beginning of the call's prompt have already been sent to it by other
+        calls.
 
-        The number is 0 for a replica that is busy or not usable, or if it is too small a part of the prompt.
+        The number is 0 for a replica that is too busy or not usable, or if the tokens are too small a part of the prompt.
 
         Args:
             waiting: The call.

@@ -49,7 +49,7 @@ class RecordedBackend:
     """Answers with the text recorded for (request id, model id). The step and the models called before do not matter.
 
     If a request calls a model again, the model repeats its answer. If the table has several answers of the model
-    (``round_column``), each further call gets the next one, and after the last answer that one is repeated. The answers are
+    (``round_column``), each further call gets the next answer; after the last one, the last answer is repeated. The answers are
     real, so ``is_simulated`` is False. Token counts that the table does not have are estimated from the length of the text, and
     marked as estimates.
 

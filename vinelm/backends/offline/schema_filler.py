@@ -29,11 +29,10 @@ _DEEPEST = 6
 
 
 def fill(schema: Mapping[str, Any], text: str = "text", *, yes: bool = True) -> Any:
-    """Return data that fits the schema, always the same.
+    """Return data that fits the schema. Equal arguments give equal data.
 
-    Strings that the schema does not constrain are ``text``, and its booleans are ``yes``.
-
-    Ignores constraints that JSON schema cannot state, such as a validator's code.
+    Strings that the schema does not constrain become ``text``, and booleans become ``yes``. Ignores constraints that a JSON
+    schema cannot state, such as the code of a validator.
     """
     return _Filler(schema, text, yes=yes).value(schema, 0)
 

@@ -1,4 +1,4 @@
-"""The base class of remote backends, with rate limits, retries and early validation."""
+"""The base class of the backends that call a provider's servers, with rate limits, retries and early validation."""
 
 from __future__ import annotations
 

@@ -175,10 +175,10 @@ def failed(error: Exception, *, has_begun: bool) -> AttemptFailed:
 def _refused(
     chain: list[Any], status: int | None, body: Mapping[str, Any], *, is_inside: bool, has_begun: bool
 ) -> AttemptFailed:
-    """Return the failure that a server's refusal means.
+    """Return the failure for an error that a server has reported.
 
-    The refusal is an HTTP error or, if ``is_inside``, an error in place of an answer. ``chain`` has the exception and its
-    causes. ``has_begun`` states whether part of the answer had arrived.
+    The error is an HTTP error or, if ``is_inside``, an error in place of an answer. ``chain`` has the exception and its causes.
+    ``has_begun`` states whether part of the answer had arrived.
     """
     codes = [
         code for value in (body.get("code"), body.get("type"), body.get("status"), body.get("Code")) if (code := _code(value))
@@ -241,8 +241,9 @@ def _may_be_too_long(status: int | None) -> bool:
 
 
 def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptFailed:
-    """Classify an error without an HTTP status by the name of its type: the connection failed, or the answer cannot be
-    parsed.
+    """Return the failure for an error without an HTTP status, such as a failed connection or an answer that cannot be parsed.
+
+    The name of the error's type decides. ``chain`` has the error and its causes.
     """
     names = " ".join(base.__name__ for link in chain for base in type(link).__mro__)
     sent = was_sent(error) or has_begun
@@ -301,9 +302,10 @@ def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
 
 
 def _body(link: Any) -> Mapping[str, Any]:
-    """Return the object with which a server or an SDK describes an error, taken out of ``{"error": {...}}`` or a list.
+    """Return the JSON object with which a server or an SDK describes the error ``link``, without an enclosing ``{"error":
+    ...}`` or list.
 
-    A plain text becomes ``{"message": text}``. The object is empty if the exception ``link`` has no description.
+    A plain text becomes ``{"message": text}``. The object is empty if the exception has no description.
     """
     for given in (getattr(link, "body", None), getattr(link, "details", None), _of_botocore(link)):
         found = given[0] if isinstance(given, list) and given else given

@@ -210,8 +210,8 @@ class SeenAnswer:
         self.service_tier = told.get("service_tier") or self.service_tier
 
     def _join(self, message: Any, usage: Any, info: Any) -> None:
-        """Join a chunk, without its text, with the earlier chunks. Raises the errors that LangChain would raise at the end of
-        the stream.
+        """Add the metadata of a chunk, without its text, to that of the earlier chunks. Raises the errors that LangChain would
+        raise at the end of the stream.
         """
         if usage:
             self._stated = add_usage(self._stated, usage)

@@ -1,4 +1,4 @@
-"""The interface of a provider, beyond its LangChain package, and the settings of one call."""
+"""The interface that each provider implements in addition to its LangChain package, and the settings of one call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class ChatAddress(NamedTuple):
 
 
 class Provider(ABC):
-    """One provider of the catalog. One instance serves all threads and event loops. It never calls a model itself.
+    """One provider of models, such as OpenAI: creates the chat models of its catalog entries. One instance serves all threads
+    and event loops. It never calls a model itself.
 
     Attributes:
         streams: whether calls that ask for a whole answer are streamed by default, to measure the time to first token.
@@ -139,7 +140,7 @@ class BatchApi(ABC):
 
     @abstractmethod
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Search the provider's list for the batch with our key.
+        """Search the provider's list for the batch that was submitted with our key, and return the result of the search.
 
         Args:
             model: the model of the batch's calls.

@@ -107,7 +107,7 @@ def _step_lines(one: StepStatus) -> Iterator[str]:
 
 
 def _money_line(found: PilotStatus) -> str:
-    """Return the cost of learning and the savings of plans, as one line."""
+    """Return one line with the dollars spent on testing cheaper models, and the dollars that plans have saved in 30 days."""
     return (
         f"Learning has cost {usd(found.learning_usd)}, {usd(found.today_usd)} of it today (UTC); plans have saved "
         f"{usd(found.saved_usd)} in 30 days."

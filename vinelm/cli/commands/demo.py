@@ -63,7 +63,8 @@ def command(
     code (the default): four models write 376 methods of ClassEval, whose visible tests are run. An example where VineLM saves
     money.
 
-    exams: nine models answer 600 exam questions, with the dollars and seconds of their calls. An example where it does not.
+    exams: nine models answer 600 exam questions, with the dollars and seconds of their calls. An example where VineLM does not
+    save money.
 
     On real models that answer on this machine, without a key: --real asks SmolLM2-135M and Gemma-3-270M for amounts written in
     words. Tokens and seconds are measured, dollars assumed.
@@ -75,8 +76,8 @@ def command(
     support: a support desk, whose graph branches. A router sends each ticket to one of three desks; two of them look something
     up, and a reply follows. A plan has a separate next model for each desk.
 
-    graphqa: questions to the graphs of five databases. One program answers, or a plan, programs and reasoning take turns; the
-    programs are really executed. It needs the extra graph.
+    graphqa: questions to the graphs of five databases. Either one program answers, or a plan, programs and reasoning take
+    turns; the programs are really executed. It needs the extra graph.
 
     Writes demo.db, demo.vine and report.html; replaces those of an earlier demo.
 

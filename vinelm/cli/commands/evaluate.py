@@ -37,8 +37,8 @@ def command(*, store: Path, trie: Path | None, against: Path | None, as_json: bo
     over paths, and with plans that also depend on signals), the best static plan, the best single model, a majority vote, and
     asking until two answers agree. Without an objective, the figures are means over a range of cost budgets.
 
-    No model is called. The result of a plan is estimated from stored results of other model choices, each weighted by the
-    probability that it was bought. If the store has no results for a step of a plan, the plan's result is "not identified";
+    No model is called. The result of a plan is estimated from stored results of other model choices, each weighted according to
+    the probability that it was bought. If the store has no results for a step of a plan, the plan's result is "not identified";
     --serve then measures it.
 
     TRIE is the file from which the estimator and the stop rule are taken [default: the default ones]. With --serve, its plans
@@ -105,7 +105,10 @@ def evaluation_facts(found: Evaluation) -> dict[str, Any]:
 
 
 def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
-    """Print the verdict, the policies, each budget and the basis of the figures; ``is_short`` limits it to one screen."""
+    """Print the verdict, the compared policies, the results for each cost budget, and what the figures are based on.
+
+    ``is_short`` limits the output to one screen.
+    """
     from vinelm.reports import evaluation_text as text
 
     if is_short:

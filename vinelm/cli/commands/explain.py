@@ -65,11 +65,11 @@ def explained(
     chosen.
 
     ``prefix`` has the models that have run so far, separated by commas; ``elapsed_s`` are the seconds used so far, None for the
-    expected seconds. ``loads`` has the additional seconds of engines, as ``ENGINE=SECONDS``. A next step is a model that could
-    run next, or to end now. If the graph branches, the steps are shown for each stage that may come next, or for the stage
-    ``arm`` only. If no path meets the objective's limits, the limits are relaxed as in serving, and the output names them. If
-    requests are split between two plans so that their mean meets a limit, both plans are shown with their shares of the
-    requests.
+    expected seconds. ``loads`` has the additional seconds of engines, as ``ENGINE=SECONDS``. The possible next steps are each
+    model that could run next, and ending the request now. If the graph branches, the steps are shown for each stage that may
+    come next, or for the stage ``arm`` only. If no path meets the objective's limits, the limits are relaxed as in serving, and
+    the output names them. If requests are split between two plans so that their mean meets a limit, both plans are shown with
+    their shares of the requests.
     """
     from vinelm.api.planning import require_signals
     from vinelm.controller import Planner

@@ -46,8 +46,8 @@ def add(*, name: str, tenant: str | None, usd_per_day: float | None, calls_per_m
 @keys_option
 @json_option
 def list_keys(*, keys: Path, as_json: bool) -> None:
-    """List the keys with today's spending (UTC). Reserved are dollars for calls in flight, or for calls of a gateway that was
-    killed.
+    """List the keys with today's spending (UTC). The column "reserved" has dollars for calls in flight, or for calls of a
+    gateway that was killed.
 
     Example: vinelm keys list
     """

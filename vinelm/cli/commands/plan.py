@@ -234,8 +234,8 @@ def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
 
 
 def advice_lines(best: Decision) -> list[str]:
-    """Return lines on models with too few results, other notes, the optional stages that the plan skips, and the
-    recommendation, if any.
+    """Return lines of advice on a plan: models with too few results, optional stages that the plan skips, other notes, and the
+    recommendation.
     """
     from vinelm.plans.recommendation import left_out, thin_models
 

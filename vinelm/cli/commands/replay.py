@@ -69,10 +69,10 @@ def command(
     also packed (.gz). Files may be larger than the memory. The dollars are those that the trace states; otherwise they are
     computed from its tokens at list prices.
 
-    With --dry-run nothing is sent anywhere. Otherwise recorded prompts are sent to cheaper models, within --budget-usd; what is
-    sent to which provider is printed before. If a plan gives the same answer as today's model, no label is needed. If the
-    answers differ, the proof may need labels: `vinelm label` asks a person for them, without showing which model gave which
-    answer, and then the same command continues.
+    With --dry-run nothing is sent anywhere. Otherwise recorded prompts are sent to cheaper models, within --budget-usd. Before
+    that, the command prints what it sends to which provider. If a plan gives the same answer as today's model, no label is
+    needed. If the answers differ, the proof may need labels: `vinelm label` asks a person for them, without showing which model
+    gave which answer, and then the same command continues.
 
     The verdict on each step is SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA. The store has prompts and answers in plain text, in
     a file that only you can read. Exit code 0 whatever the verdict, 2 for bad input. In Python: vinelm.replay.replay.
@@ -294,7 +294,7 @@ def _call(step: StepBill) -> tuple[str, ...]:
 
 
 def _when(bill: Bill) -> str:
-    """Return the period of time that the trace covers, in words."""
+    """Return the period of time that the calls of the trace cover, in words."""
     if bill.started_at is None or bill.ended_at is None:
         return ""
     first, last = (datetime.fromtimestamp(at, UTC).date().isoformat() for at in (bill.started_at, bill.ended_at))

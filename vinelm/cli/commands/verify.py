@@ -40,13 +40,13 @@ _SENTENCES = {
 def command(
     *, store: Path, trie: Path, dry_run: bool, log: Path | None, as_json: bool, quiet: bool, **given: Any
 ) -> int | None:
-    """Serve labelled requests that were not used for the estimate by the plan for an objective, and test the plan's promised
-    accuracy.
+    """Serve labelled requests by the plan for an objective, and test whether the plan reaches its promised accuracy.
 
-    STORE is the store from which TRIE was estimated; requests with a result in it are not served. The promised accuracy and its
-    interval are those of `vinelm plan`; the interval is widened because only a sample of requests is served. Every request is
-    stored when it has ended, so an interrupted run continues when the same command is run again. Another --log starts over.
-    With --signals, the plan that depends on signals is served and tested.
+    STORE is the store from which TRIE was estimated. Only requests without a result in it are served, so the test uses no
+    request that the estimate used. The promised accuracy and its interval are those of `vinelm plan`; the interval is widened
+    because only a sample of requests is served. Every request is stored when it has ended, so an interrupted run continues when
+    the same command is run again. Another --log starts over. With --signals, the plan that depends on signals is served and
+    tested.
 
     Exit code 0 if the promise is kept, 1 if the served accuracy or cost is worse than its interval or more than 5 % of the
     requests failed, 2 for bad input, 3 if the budget ended the run early.
