@@ -202,9 +202,9 @@ class Counts:
         The arguments are the fields of :class:`Counts` as the server states them; ``written_5m`` is the part of ``written``
         that the cache keeps for five minutes.
 
-        If a part is larger than the whole that contains it, the two are added, because some servers count a prompt without its
-        cached part, or an answer without its reasoning. If counts contradict each other, the more expensive interpretation is
-        used: tokens count as written to the cache rather than read from it, and a total is at least the sum of its parts.
+        If a part is larger than the whole that contains it, the two are added. Some servers count a prompt without its cached
+        part, or an answer without its reasoning. If counts contradict each other, the more expensive interpretation is used. So
+        tokens count as written to the cache rather than read from it, and a total is at least the sum of its parts.
         """
         whole_in, whole_out = counted(tokens_in), counted(tokens_out)
         if whole_in is None or whole_out is None:

@@ -72,9 +72,10 @@ def batch(
 ) -> BatchResult:
     """Answer every request of a data set with the application, each with a plan that fits the remaining money and time.
 
-    Calls the models, so it spends money unless they are simulated. Every call is reserved in the store before it is made, and
-    every answer is stored before the next request begins: after a crash the same call continues, and repeats at most the
-    requests in progress. Equal requests are answered once. A failed request is a result, and is not tried again.
+    Calls the models, so it spends money unless they are simulated. The cost of every model call is reserved in the store before
+    the call is made, and every answer is stored before the next request begins. So after a crash, calling this function again
+    with the same arguments continues, and repeats at most the requests that were in progress. Equal requests are answered once.
+    A failed request is a result, and is not tried again.
 
     Args:
         workflow: The workflow, the name of a bundled one, or ``"module:attribute"``.

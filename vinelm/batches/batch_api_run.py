@@ -121,8 +121,9 @@ class _Begun:
 class BatchApiRun(DatasetRun):
     """Serves requests whose calls go in the providers' batches.
 
-    A request is in one of these states: left (not begun), ready (to be run from its start), active (a thread runs it), parked
-    (one of its calls waits for its batch), put off (the budget has no room while others are parked), ended.
+    A request has one of these states: left (it has not begun), ready (it can be run from its start), active (a thread runs it),
+    parked (one of its calls waits for a batch), put off (the budget has no room for it while other requests are parked), and
+    ended.
 
     Args:
         gate: The queue where calls wait; already started.

@@ -71,12 +71,12 @@ class DatasetForecast:
 class Steering:
     """Chooses the plan of each request from the money and time left for all remaining requests. Not thread-safe.
 
-    Requests are planned in blocks. The limits on a block's mean cost and mean seconds are the remaining money and time divided
-    by the remaining requests, corrected by the ratio of actual to predicted use of ended requests. If a block has several plans
-    with their shares of the requests, a hash of the request's key selects one.
+    Requests are planned in blocks. The limits on a block's mean cost and mean seconds are the remaining money and time, divided
+    by the number of remaining requests. They are corrected by the ratio of what ended requests actually used to what was
+    predicted. If a block has several plans, each with a share of the requests, a hash of the request's key selects one.
 
-    Without a deadline the plans of a block depend only on the results of requests up to the second-last block before it, so
-    that an interrupted batch continues unchanged (:meth:`waits`). With a deadline plans also depend on the clock.
+    Without a deadline, the plans of a block depend only on results of earlier blocks, except the block directly before it. So
+    an interrupted batch continues unchanged (:meth:`waits`). With a deadline, plans also depend on the clock.
 
     Prompts with a common beginning are best served by one model, whose cache is warm. If a block's requests are divided between
     two plans, it does not matter which request gets which plan, but a switch between them causes a cache miss. So neighbours of

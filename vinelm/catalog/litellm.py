@@ -86,9 +86,9 @@ _GIVE_A_PRICE = "for other prices, add input_cost_per_token and output_cost_per_
 def read_model_list(path: str | Path, text_of: Callable[[str | Path], str]) -> ModelList:
     """Read the ``model_list`` of a LiteLLM config and of the files that it includes.
 
-    Entries of the same name, between which LiteLLM balances load, become separate models: the second is ``NAME-2``. An entry
-    that differs from another of its name only in its key or limits is left out with a note, and so is every entry that is not a
-    chat model.
+    Entries of the same name, between which LiteLLM balances load, become separate models: the second is ``NAME-2``. Two kinds
+    of entries are left out with a note: entries that differ from another entry of the same name only in key or limits, and
+    entries that are not chat models.
 
     Args:
         path: The file, for error messages and for the date of its prices.

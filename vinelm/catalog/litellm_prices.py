@@ -82,10 +82,10 @@ def price_of(asked: Priced) -> dict[str, Any]:
 
 
 def is_own_server(asked: Priced) -> bool:
-    """Return whether the server is self-hosted, so that calls are free.
+    """Return whether the server of an entry is self-hosted, so that calls are free.
 
-    True if the provider is always self-hosted. If the provider is only a protocol, which any server may use, True if the entry
-    has a URL, and either its key is a placeholder or the URL is private.
+    This is so if the provider is always self-hosted. If the provider is only a protocol that any server may use, the entry must
+    have a URL, and its key must be a placeholder or the URL private.
     """
     if asked.called.route.is_own_server:
         return True
@@ -168,9 +168,9 @@ def _own_rates(asked: Priced) -> _Rates:
 def _check_other(asked: Priced, key: str, value: Any) -> None:
     """Raise :class:`ConfigError` if the rate ``key``, for which :class:`Price` has no field, may make calls cost more.
 
-    A rate per token may do so if it is above the entry's ordinary rate for input or output (0 if not stated), any other rate if
-    it is above 0. A table of rates is refused, except ``tiered_pricing``. Rates that apply to none of the entry's calls are
-    accepted.
+    A rate per token is refused if it is above the entry's ordinary rate for input or output (0 if not stated). Any other rate
+    is refused if it is above 0, and a table of rates always, except ``tiered_pricing``. Rates that apply to none of the entry's
+    calls are accepted.
     """
     if key == "tiered_pricing" or has_no_effect(key, {**asked.given, **asked.options}):
         return

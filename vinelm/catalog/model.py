@@ -210,8 +210,8 @@ class Price(BaseModel):
         """Return by how many dollars a call is cheaper if ``tokens`` of its ``tokens_in`` prompt tokens are read from a prompt
         cache.
 
-        Otherwise these tokens would be charged as fresh tokens, or as written tokens if the price states a higher rate for
-        these, since only written tokens can be read later.
+        The cost is compared with a call that reads nothing from the cache. There these tokens are charged at the ordinary rate,
+        or at the rate for writing to the cache if the price states a higher one.
         """
         rates = self._rates(tokens_in)
         cold = max(rates.input, rates.cache_write) if rates.names_write else rates.input
@@ -349,8 +349,7 @@ class ReplicaGroup(Model):
     """A model that several catalog entries, its replicas, serve at different endpoints. It counts as one model.
 
     Tries and plans use only the group; the replica is chosen for each call. The group's fields are those of the first replica,
-    except that ``name`` and ``engine`` are the group's name, since the load of a group is the load of all its replicas
-    together.
+    except that ``name`` and ``engine`` are the group's name. The load of a group is the load of all its replicas together.
 
     Args:
         replicas: the entries, in the order of the catalog.

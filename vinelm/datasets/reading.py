@@ -36,12 +36,12 @@ class Unfolded:
 
 
 def unfolded(row: Mapping[str, Any], where: str) -> Unfolded | None:
-    """Return the inputs and labels of a dataset's row; None if the row is an archived item of LangSmith or Langfuse. If the row
-    is not from an export of these two, all columns are inputs.
+    """Return the inputs and labels of a dataset's row; None if the row is an archived item of Langfuse.
 
-    LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``), Langfuse's
-    items ``input`` and ``expectedOutput`` or ``expected_output``. If such a value is an object, each of its keys becomes an
-    input or label; any other value becomes an input or label under its column's name.
+    LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``). Langfuse's
+    items have ``input`` and ``expectedOutput`` or ``expected_output``. If such a value is an object, each of its keys becomes
+    an input or label. Any other value becomes an input or label under its column's name. In rows of other tables, all columns
+    are inputs.
 
     Raises:
         DatasetError: A key is both in the input and in the reference.

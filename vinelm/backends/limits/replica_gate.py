@@ -99,9 +99,9 @@ class SupposedCalls:
     """Estimates how many calls the processes of lower rank have started since they last reported their calls.
 
     Processes learn of each other's calls once per round. In between, the same replica looks least busy to all of them, and
-    would be overloaded if all sent their calls there. So all processes have a rank, and each process assumes that every process
-    of lower rank has started as many calls per round as this process, always at the best replica. It then takes the best
-    replica that remains.
+    would be overloaded if all sent their calls there. So all processes have a rank. Each process assumes that every process of
+    lower rank has started as many calls per round as it has itself, always at the best replica. It then takes the best replica
+    that remains.
     """
 
     def __init__(self) -> None:

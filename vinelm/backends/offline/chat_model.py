@@ -251,8 +251,9 @@ def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[fl
 def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[ToolCall]]:
     """Return the text and the tool calls of the model's next message.
 
-    If ``text`` is a JSON script of tool calls and a final answer, the message is the first call that was not made since the
-    last human message. Once all were made, it is the final answer. Any other ``text`` is returned without tool calls.
+    ``text`` may be a JSON script of tool calls and a final answer. Then the message is the first of these calls that was not
+    made since the last human message, or the final answer once all were made. Any other ``text`` is returned without tool
+    calls.
     """
     script = _script(text)
     if script is None:

@@ -150,8 +150,8 @@ class _First(AbstractContextManager[bool]):
         """Report the failure of the first attempt to tenacity, as if tenacity's own first attempt ``attempt`` had failed.
         Return True.
 
-        Return False and report nothing if the first attempt did not fail, or if its failure was reported before: ``attempt`` is
-        then a later attempt, which has to be made.
+        Return False and report nothing if the first attempt did not fail, or if its failure was reported before. In the second
+        case ``attempt`` is a later attempt, which has to be made.
         """
         if self._is_told or self.error is None:
             return False

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 def command(*, store: Path, trie: Path | None, against: Path | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Say whether VineLM is worth using for the workflow of STORE: the verdict first, then the figures.
 
-    The requests are divided into parts, and plans are tested on one part after they were chosen from the others, so that no
-    plan is tested on the results from which it was chosen. The verdict is that of `vinelm estimate`: SWITCH, KEEP, UNDECIDED or
-    NOT ENOUGH DATA, against what runs today, or else the strongest single model. Then come the figures of VineLM (with plans
-    over paths, and with plans that also depend on signals), the best static plan, the best single model, a majority vote, and
-    asking until two answers agree. Without an objective, the figures are means over a range of cost budgets.
+    The requests are divided into parts. Plans are chosen from all parts but one and tested on that one, so no plan is tested on
+    the results from which it was chosen. The verdict is that of `vinelm estimate`: SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA,
+    against what runs today, or else the strongest single model. Then come the results of VineLM (without and with signals), of
+    the best static plan, of the best single model, of a majority vote, and of asking until two answers agree. A signal is what
+    a call shows without the label, such as a passed check. Without an objective, the figures are means over a range of cost
+    budgets.
 
     No model is called. The result of a plan is estimated from stored results of other model choices, each weighted according to
     the probability that it was bought. If the store has no results for a step of a plan, the plan's result is "not identified";

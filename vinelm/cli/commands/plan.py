@@ -67,10 +67,10 @@ def command(
 ) -> None:
     """Choose the best plan for an objective from the estimates in the file TRIE, and compare it with fixed plans.
 
-    Shows VineLM's path for a new request with its estimates and how far it stays below each limit, the best static plan (one
-    model per stage) and the best single model. If the graph branches, the plan has a model for each way that a request may
-    take. The promised accuracy is what to expect from serving the plan, with a 90 % interval: the estimate, corrected because
-    the best of many uncertain estimates is too optimistic. `vinelm verify` tests it on held-out requests.
+    Shows VineLM's path for a new request, its estimates, and how far they stay below each limit. Also shows the best static
+    plan (one model per stage) and the best single model. If the graph branches, the plan has a model for each way that a
+    request may take. The promised accuracy is what to expect from serving the plan, with a 90 % interval. It is lower than the
+    estimate, because the best of many uncertain estimates is too optimistic. `vinelm verify` tests it on held-out requests.
 
     Without a target, it shows the plan that the file's verdict is about, which may replace the models that run today, and says
     whether to switch. With --as-code it prints this plan, or the best fixed plan for an objective, as lines of Python.
@@ -81,9 +81,9 @@ def command(
     With --signals the plan also depends on what the calls of a request show, such as a check that failed. It is shown as a
     tree, next to the best path. Such plans are served if the application declares its signals and ends in `vine.finish`.
 
-    Exit code 1 if it is unknown what runs today, and choosing the best of many estimates can alone explain the plan's advantage
-    over a single model; the message says which results to buy. Exit code 2 if no path meets the limits; the message names the
-    limit that excludes all paths.
+    Exit code 1 if it is unknown what runs today, and the plan's advantage over a single model may be due to chance alone: it
+    has the best of many uncertain estimates. The message says which results to buy. Exit code 2 if no path meets the limits;
+    the message names the limit that excludes all paths.
 
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
 

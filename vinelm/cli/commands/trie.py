@@ -33,8 +33,8 @@ def show_trie(file: Path, *, as_json: bool) -> None:
     """Print the contents of a trie file: its provenance, the number of results by depth, the models' prices, and the best
     paths.
 
-    The best paths are the Pareto frontier of accuracy and cost, cheapest first. If the graph branches, they are contingent
-    plans, with a model for each route that a request may take, and a table shows how often each stage follows another.
+    The best paths are the Pareto frontier of accuracy and cost, cheapest first. If the graph branches, they are plans with a
+    model for each route that a request may take. A table then also shows how often each stage follows another.
     """
     from vinelm.vinefile import load_trie
 
@@ -112,8 +112,9 @@ def signals_facts(signals: SignalTrie | None) -> dict[str, Any] | None:
 
 
 def signals_words(signals: SignalTrie) -> str:
-    """Return one line on a trie over signals: its numbers of histories and answers, the possible outcomes of a call, and
-    whether plans may continue after a passed check.
+    """Return one line on a trie over signals: its numbers of histories and answers, the possible outcomes of a call, and more.
+
+    The line also says whether plans may continue after a passed check.
     """
     facts, outcomes = signals_facts(signals), signals.outcomes
     assert facts is not None
@@ -186,8 +187,9 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 
 
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
-    """Print a table of a later call's cost and latency after another model and after the same model, for models that reuse
-    cached prompt tokens; print nothing without such models.
+    """Print a table of the cost and latency of later calls, after a call of the same model and after a call of another model.
+
+    The table is for models that reuse cached prompt tokens; print nothing without such models.
     """
     from vinelm.estimator.prompt_cache import follow_ups
 

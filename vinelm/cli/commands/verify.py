@@ -48,8 +48,8 @@ def command(
     the same command is run again. Another --log starts over. With --signals, the plan that depends on signals is served and
     tested.
 
-    Exit code 0 if the promise is kept, 1 if the served accuracy or cost is worse than its interval or more than 5 % of the
-    requests failed, 2 for bad input, 3 if the budget ended the run early.
+    Exit code 0 if the promise is kept; 1 if the served accuracy or cost is worse than its interval, or if more than 5 % of the
+    requests failed; 2 for bad input; 3 if the budget ended the run early.
 
     Example: vinelm verify runs/nl2sql.db nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --requests 100 --budget-usd 2
 
