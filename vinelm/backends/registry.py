@@ -1,4 +1,4 @@
-"""The known providers, and the backends of a catalog."""
+"""Lists the known providers, and creates the backends of a catalog."""
 
 from __future__ import annotations
 

@@ -110,7 +110,8 @@ class CallOrder:
         return self._is_across
 
     def waits(self, position: int, depth: int, shape: Shape, slots: SlotOrder | None = None) -> WaitingCall:
-        """Return a new waiting call with its rank, for a prompt of this ``shape``.
+        """Return a new waiting call with its rank. ``shape`` describes its prompt: digests and token counts of the prompt's
+        beginnings.
 
         ``position``, ``depth`` and ``slots`` are fields of the :class:`WaitingCall`.
         """

@@ -126,7 +126,9 @@ class Catalog(Mapping[str, Model]):
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types for :meth:`from_dict`, with the names of API key variables but no key."""
+        """Return the catalog as plain JSON types, which :meth:`from_dict` reads. It contains names of API key variables, but no
+        key.
+        """
         return {
             "model": [m.model_dump(mode="json") for m in self.entries],
             "backend": {k: dict(v) for k, v in self.backends.items()},

@@ -54,7 +54,8 @@ def take_variables(folder: str | Path | None = None, text: str = "") -> None:
 
 
 def variables_of_files() -> Mapping[str, str]:
-    """Return the file of each variable that this process took from a ``.env`` file, by the variable's name."""
+    """Return the variables that this process took from ``.env`` files, each with the path of its file, by the variable's name.
+    """
     return MappingProxyType(_taken)
 
 

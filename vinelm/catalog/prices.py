@@ -109,7 +109,8 @@ def price_of_id(price_id: str) -> Price | None:
 
 
 def old_price_note(models: Iterable[Model], today: date) -> str | None:
-    """Return one line that names the models with prices over 90 days old and what to do; None if there are no such models.
+    """Return one line that names the models with prices over 90 days old, and says what to do; None if there are no such
+    models.
 
     Free models are left out.
     """

@@ -77,7 +77,8 @@ def show_single_models(found: SingleModels, *, err: bool = False) -> None:
 
 
 class RateEstimate:
-    """Estimates a run's speed in calls per second, and the remaining time ``eta_s`` in seconds; None until there is progress.
+    """Estimates a run's speed in calls per second, and its remaining time ``eta_s`` in seconds. ``eta_s`` is None until there
+    is progress.
 
     Args:
         started_s: When this run started, in seconds of the clock.

@@ -113,7 +113,8 @@ def explained(
 
 
 def _show_decision(decision: Decision) -> None:
-    """Print every possible next step, the slack of the objective's limits, and the chosen plan."""
+    """Print every possible next step, how far the chosen plan stays below the objective's limits, and the chosen plan itself.
+    """
     _show_alternatives(decision)
     _show_bounds(decision)
     if len(decision.lines(2)) > 1:
@@ -182,7 +183,10 @@ def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
 
 
 def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]:
-    """Parse ``ENGINE=SECONDS`` options. Raise :class:`ConfigError` for an unknown engine or an invalid number."""
+    """Return the additional seconds of engines, by engine, given options in the form ``ENGINE=SECONDS``.
+
+    Raise :class:`ConfigError` for an unknown engine or an invalid number.
+    """
     found = {}
     for item in given:
         engine, _, value = item.rpartition("=")
@@ -240,7 +244,7 @@ def _cells(decision: Decision, found: Alternative) -> dict[str, str]:
 
 
 def _show_bounds(decision: Decision) -> None:
-    """Print the limits of the objective, the slack of the plan below each, and the used and planned amounts where they are
+    """Print each limit of the objective: how far the plan stays below it, and the amounts already used and planned, if they are
     known.
     """
     is_used = any(bound.needed is not None for bound in decision.bounds)

@@ -183,8 +183,9 @@ def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPoli
 
 
 def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
-    """Print the plan, the best fixed plan and the best single model as a table, with the plan's confidence intervals and its
-    slack below the objective's limits.
+    """Print the plan, the best fixed plan and the best single model as a table, with the plan's confidence intervals.
+
+    Also print how far the plan stays below the objective's limits.
     """
     from vinelm.evaluation.plans.arms import by_kind
 
@@ -250,7 +251,7 @@ def advice_lines(best: Decision) -> list[str]:
 
 
 def promise_lines(best: Decision) -> list[str]:
-    """Return the predicted accuracy with its interval, and the correction for choosing the best of many estimates."""
+    """Return lines with the predicted accuracy, its interval, and the correction for choosing the best of many estimates."""
     promise = best.promise
     if promise.interval is None:
         lines = ["Accuracy interval: unknown, this estimator gives no standard errors."]
