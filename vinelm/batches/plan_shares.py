@@ -42,7 +42,7 @@ _OVER, _BELOW = 1e4, 1e2
 
 @dataclass(frozen=True)
 class DrawnPlan:
-    """The plan for a request, drawn at random if requests are divided between several plans.
+    """The plan of a request. If requests are divided between several plans, one of these is drawn for each request.
 
     Args:
         planner: The planner that makes the plan, for :class:`~vinelm.controller.Session`. Its costs are weighted sums of
