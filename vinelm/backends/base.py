@@ -24,9 +24,11 @@ M = TypeVar("M", bound=BaseChatModel)
 
 
 def bound_instance(kind: type[M], binding: Any, fields: Mapping[str, Any] = MappingProxyType({})) -> M:
-    """Create an instance of a chat model class with this ``binding``, these ``fields`` and default values for all others.
+    """Create an instance of the chat model class ``kind`` with this ``binding``, these ``fields``, and defaults for all other
+    fields.
 
-    Takes about 2 µs, because it skips pydantic's validation and LangChain's serialization.
+    ``binding`` holds what the model needs for one execution of a step; see :class:`BoundChatModel`. Takes about 2 µs, because
+    it skips pydantic's validation and LangChain's serialization.
     """
     prototype = _prototype(kind)
     made = kind.__new__(kind)
@@ -38,15 +40,18 @@ def bound_instance(kind: type[M], binding: Any, fields: Mapping[str, Any] = Mapp
 
 
 class BoundChatModel(BaseChatModel):
-    """A chat model for one execution of a step. ``binding`` holds the ``model``, the call, and the source of the answers.
+    """A chat model that serves one execution of a step of the application. Made by :func:`bound_instance`.
 
-    Made by :func:`bound_instance`.
+    ``binding`` holds what that execution needs: the catalog's ``model``, the context of the call, and the source of the
+    answers.
     """
 
     binding: Any = Field(default=None, exclude=True, repr=False)
 
     def __deepcopy__(self, memo: Any = None) -> Self:
-        """Return the object itself: a copy would belong to the same execution of a step, with the same meter and guard."""
+        """Return this object itself instead of a copy, because it belongs to one execution of a step, whose calls are counted
+        together.
+        """
         return self.__copy__()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -97,10 +102,10 @@ LANGSMITH_PROVIDERS: Mapping[str, str] = MappingProxyType(
 
 
 def langsmith_names(model: Model) -> tuple[str, str]:
-    """Return the provider and the name under which LangSmith knows a model.
+    """Return the provider's name and the model's name that LangSmith uses for ``model``.
 
-    A LangChain model is named ``provider:model``; for a chat model object that the application passes in, ``engine`` holds the
-    provider.
+    For models of the provider ``langchain``, both come from the model id ``PROVIDER:MODEL``. For a chat model object that the
+    application passes in, the provider is the entry's ``engine``.
     """
     if model.provider != "langchain":
         return LANGSMITH_PROVIDERS.get(model.provider, model.provider), model.model_id
@@ -128,12 +133,12 @@ def estimate_tokens(chars: int) -> int:
 
 
 def counted(value: Any) -> int | None:
-    """Return a server's token count, or None if it is not a non-negative whole number."""
+    """Return ``value``, a token count from a server, or None if it is not a non-negative whole number."""
     return value if type(value) is int and value >= 0 else None
 
 
 def seconds_of(value: Any) -> float | None:
-    """Return a server's duration in seconds, or None if it is not a finite non-negative number."""
+    """Return ``value``, a duration in seconds from a server, or None if it is not a finite non-negative number."""
     try:
         seconds = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -161,11 +166,16 @@ class Counts:
     audio_out: int | None = None
 
     def usd(self, price: Price, *, asks_for_an_hour: bool, hears: bool = False, speaks: bool = False) -> float:
-        """Return the cost of the call in dollars.
+        """Return the cost of the call in dollars at this ``price``.
 
-        ``asks_for_an_hour``: the prompt asked to be cached for an hour. Tokens written to the cache are then priced at that
-        rate, unless the server states another duration. ``hears``: the prompt contains audio. ``speaks``: the answer may
-        contain audio. If the server does not state the number of audio tokens, the whole prompt or answer is priced as audio.
+        Args:
+            price: The price of the model.
+            asks_for_an_hour: Whether the prompt asked to be cached for an hour. Tokens that were written to the cache are then
+                charged at the rate for an hour, unless the server states another duration.
+            hears: Whether the prompt contains audio. If the server does not state the number of audio tokens, the whole prompt
+                is charged as audio.
+            speaks: Whether the answer may contain audio. If the server does not state the number of audio tokens, the whole
+                answer is charged as audio.
         """
         hour = self.written_1h + (self.unsplit if asks_for_an_hour else 0)
         audio = self.audio if self.audio is not None else self.tokens_in * hears
@@ -192,9 +202,9 @@ class Counts:
         The arguments are the fields of :class:`Counts` as the server states them; ``written_5m`` is the part of ``written``
         that the cache keeps for five minutes.
 
-        If a part is larger than the whole that contains it, the two are added, because some servers count a prompt without its
-        cached part, or an answer without its reasoning. If counts contradict each other, the more expensive interpretation is
-        used: tokens count as written to the cache rather than read from it, and a total is at least the sum of its parts.
+        If a part is larger than the whole that contains it, the two are added. Some servers count a prompt without its cached
+        part, or an answer without its reasoning. If counts contradict each other, the more expensive interpretation is used. So
+        tokens count as written to the cache rather than read from it, and a total is at least the sum of its parts.
         """
         whole_in, whole_out = counted(tokens_in), counted(tokens_out)
         if whole_in is None or whole_out is None:

@@ -37,7 +37,7 @@ class KnowsContext(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CallProbe:
-    """The measurements of one short call. ``is_estimated``: the token counts are estimates.
+    """The measurements of one short call to a model. ``is_estimated``: the token counts are estimates.
 
     ``failure`` is the kind of failure and ``detail`` its message; both are None if the call succeeded.
     """
@@ -150,7 +150,8 @@ def catalog_problems(models: Sequence[Model], backends: Mapping[str, Mapping[str
 
 
 def require_keys(models: Iterable[Model]) -> None:
-    """Check that the key of each model is set, before any file is written or model is called.
+    """Check that the environment variable for each model's API key is set. Commands do this before they write a file or call a
+    model.
 
     Raises:
         ConfigError: The environment variable that a model names for its key is not set.

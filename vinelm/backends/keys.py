@@ -1,5 +1,6 @@
-"""API keys of catalog entries. Each key is read when a client is created, from the environment variable that the entry
-names.
+"""Reads the API keys of catalog entries from environment variables.
+
+A catalog entry names the variable, which is read when a client is created.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def named_key(model: Model, example: str) -> str:
 
 
 def own_or_no_key(model: Model, example: str) -> str:
-    """Return the entry's key, or a placeholder if the entry names its own server and no variable for a key.
+    """Return the entry's API key. If the entry sets ``api_base`` and names no variable for a key, return a placeholder instead.
 
     ``example`` is a variable's name for the error message.
     """

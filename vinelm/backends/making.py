@@ -41,8 +41,7 @@ def check_base(model: Model, hint: str = "it must start with http:// or https://
 def made(entry: Model, kind: Callable[..., C], /, **settings: Any) -> C:
     """Return a new chat model of the class ``kind`` with these settings.
 
-    Raises :class:`ConfigError` if its package refuses the settings; the package's message is left out, since it may quote a
-    key.
+    Raises :class:`ConfigError` if the class refuses the settings. Its own message is left out, because it may quote a key.
     """
     mend = f"do its options fit the package of {entry.provider!r}?"
     with explained(lambda error: cannot_make(entry, error, mend), passes=(ConfigError,), hides=True):

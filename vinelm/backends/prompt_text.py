@@ -1,4 +1,4 @@
-"""The canonical text of a prompt, in parts; it does not depend on the provider."""
+"""Converts a prompt to a canonical text, which is the same for every provider."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_SENT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_c
 
 
 class MadeCall(NamedTuple):
-    """A tool call in an earlier answer."""
+    """A tool call that an earlier answer in the conversation contains."""
 
     id: str | None
     name: str | None
@@ -22,7 +22,7 @@ class MadeCall(NamedTuple):
 
 
 def made_calls(message: BaseMessage) -> Iterator[MadeCall]:
-    """Yield the tool calls of a message, including invalid tool calls, since tool messages answer them, too."""
+    """Yield the tool calls of a message. Invalid calls are included, because later tool messages answer them, too."""
     if isinstance(message, AIMessage):
         for call in message.tool_calls:
             yield MadeCall(call["id"], call["name"], call["args"])

@@ -1,4 +1,4 @@
-"""The known providers, and the backends of a catalog."""
+"""Lists the known providers, and creates the backends of a catalog."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def create_backends(
         real_time: Whether calls of offline backends really take their latency, unless the backend's table sets this.
 
     Raises:
-        ConfigError: A provider or setting is unknown, a backend's table has no model, or the catalog came with a trie or a
-            store although its models are not simulated.
+        ConfigError: A provider or setting is unknown, the provider of a backend's table has no model in the catalog, or the
+            catalog was read from a trie or a store although some of its models call a server.
     """
     catalog.require_own()
     used = tuple(dict.fromkeys(model.provider for model in catalog.models))
@@ -88,11 +88,10 @@ def _check_cache_points(model: Model) -> None:
 
 
 def _check_tier(model: Model, live: Any) -> None:
-    """Raise :class:`ConfigError` if a model's settings ask for a service tier that costs more than its list price, which would
-    book too little.
+    """Raise :class:`ConfigError` if a model with a list price asks for a service tier that costs more than the list price.
 
-    An entry with a price of its own passes. ``live`` is the application's own chat model object for the entry; None without
-    one.
+    Otherwise calls would be recorded at less than they cost. An entry whose catalog states a price passes. ``live`` is the
+    application's own chat model object for the entry; None without one.
     """
     if not has_list_price(model):
         return
@@ -121,7 +120,7 @@ def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: in
 def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter | ReplicaGate]:
     """Return the rate limiter of each model that has limits, by the model's name.
 
-    Models on one engine share a limiter. The limiter of a replica group is its gate.
+    Models on one engine share a limiter. For a replica group, the limiter is the group's :class:`ReplicaGate`.
     """
     found: dict[str, EngineRateLimiter | ReplicaGate] = {}
     for model in catalog.models:
@@ -137,18 +136,20 @@ def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[
 
 
 def prompt_admissions_of(backends: Mapping[str, Backend]) -> dict[str, PromptAdmission]:
-    """Return the prompt admission of each model whose prompts are cached (``cache_points``), by the model's name."""
+    """Return the :class:`PromptAdmission` of each model whose prompts are cached (``cache_points``), by the model's name."""
     keeping = [one for one in backends.values() if isinstance(one, KeepsPrompts)]
     return {name: admission for one in keeping for name, admission in one.prompt_admissions.items()}
 
 
 def replica_gates_of(backends: Mapping[str, Backend]) -> list[ReplicaGate]:
-    """Return the queues of all replica groups of these backends."""
+    """Return the :class:`ReplicaGate` of each replica group of these backends."""
     return [gate for one in backends.values() if isinstance(one, LimitsGroups) for gate in one.replica_gates.values()]
 
 
 def engine_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter]:
-    """Return the rate limiter of each engine that has limits, by ``PROVIDER:ENGINE``; for a replica group, one per replica."""
+    """Return the rate limiter of each engine that has limits, by ``PROVIDER:ENGINE``. A replica group has one for each of its
+    replicas' engines.
+    """
     found: dict[str, EngineRateLimiter] = {}
     for entry in catalog.entries:
         backend = backends.get(entry.provider)

@@ -54,8 +54,8 @@ class ModelResolver:
 
     @cached_property
     def is_virtual_time(self) -> bool:
-        """Whether the models' latencies advance the request's virtual clock. Raises :class:`ConfigError` if this differs
-        between models.
+        """Whether calls take no real time: the models' latencies only advance the request's virtual clock. Raises
+        :class:`ConfigError` if this differs between models.
         """
         kinds = {self.backend_of(name).is_virtual_time for name in self.catalog}
         if len(kinds) > 1:
@@ -71,9 +71,9 @@ class ModelResolver:
     def add(self, entry: Model, chat: BaseChatModel) -> None:
         """Add the catalog entry of a chat model that the application made. Thread-safe.
 
-        An entry of the same name that is already in the catalog stays. If that entry belongs to another chat model with other
-        keys, perhaps made for another user, a :class:`SeveralObjects` replaces the chat model, so that neither object answers
-        calls meant for the other. Calls in flight keep their models.
+        If the catalog already has an entry of this name, that entry stays. It may belong to another chat model with other keys,
+        perhaps made for another user. Then a :class:`SeveralObjects`, which refuses calls, replaces the chat model, so that
+        neither object answers calls meant for the other. Calls in flight keep their models.
         """
         with self._adding:
             known = self._added.get(entry.name)

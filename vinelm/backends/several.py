@@ -1,5 +1,6 @@
-"""Several chat model objects of the application behind one catalog entry. It matters which object is called, because users may
-have different keys.
+"""Several chat model objects of the application for one catalog entry.
+
+It matters which object is called, because users may have different keys.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ def _told(chat: BaseChatModel) -> dict[str, Any]:
 
 
 class SeveralObjects(BaseChatModel):
-    """The chat model of a catalog entry to which several objects of the application belong that are not interchangeable.
+    """The chat model of a catalog entry for which the application has several objects that are not interchangeable. It refuses
+    all calls.
 
-    It refuses every call, since it cannot know which object to call. Only code that uses one of the objects itself can call
-    that object. ``entry`` is the entry's name.
+    It cannot know which of the objects to call; they may have different keys. Only code that uses one of the objects itself can
+    call that object. ``entry`` is the entry's name.
     """
 
     entry: str
@@ -57,7 +59,9 @@ class SeveralObjects(BaseChatModel):
         return "several"
 
     def refuse(self) -> NoReturn:
-        """Raise :class:`WorkflowError`, since no object may answer for another; another model of the plan may then answer."""
+        """Raise :class:`WorkflowError`, because it is unknown which of the application's objects to call. Another model of the
+        plan may then answer.
+        """
         raise WorkflowError(
             f"model {self.entry!r}: the application has made several objects of it, with keys or addresses of their own, and "
             "none is called in place of another: give VineLM(models=...) the one that any request may use",
@@ -65,11 +69,11 @@ class SeveralObjects(BaseChatModel):
         )
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
-        """Raise :class:`WorkflowError`, as any use of this entry does, since no object may answer for another."""
+        """Raise :class:`WorkflowError`, because it is unknown which of the application's objects to call."""
         self.refuse()
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
-        """Raise :class:`WorkflowError`, as any use of this entry does, since no object may answer for another."""
+        """Raise :class:`WorkflowError`, because it is unknown which of the application's objects to call."""
         self.refuse()
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:

@@ -72,9 +72,10 @@ def batch(
 ) -> BatchResult:
     """Answer every request of a data set with the application, each with a plan that fits the remaining money and time.
 
-    Calls the models, so it spends money unless they are simulated. Every call is reserved in the store before it is made, and
-    every answer is stored before the next request begins: after a crash the same call continues, and repeats at most the
-    requests in progress. Equal requests are answered once. A failed request is a result, and is not tried again.
+    Calls the models, so it spends money unless they are simulated. The cost of every model call is reserved in the store before
+    the call is made, and every answer is stored before the next request begins. So after a crash, calling this function again
+    with the same arguments continues, and repeats at most the requests that were in progress. Equal requests are answered once.
+    A failed request is a result, and is not tried again.
 
     Args:
         workflow: The workflow, the name of a bundled one, or ``"module:attribute"``.
@@ -184,12 +185,16 @@ class Steered(NamedTuple):
 
     @property
     def terms(self) -> dict[str, Any]:
-        """The limits ``budget_usd``, ``deadline_s`` and ``finish`` by name, which decide the plans at batch prices."""
+        """The limits that decide which plans are chosen at batch prices, by name: ``budget_usd``, ``deadline_s`` and
+        ``finish``.
+        """
         return {"budget_usd": self.budget_usd, "deadline_s": self.deadline_s, "finish": self.finish}
 
     def without(self, lost_usd: float) -> Steered:
-        """Return the same limits with the budget reduced by ``lost_usd``, which interrupted runs paid for calls without an
-        answer; raise :class:`BudgetExhausted` if nothing is left.
+        """Return the same limits with the budget reduced by ``lost_usd``, the dollars that interrupted runs paid for calls
+        without an answer.
+
+        Raises :class:`BudgetExhausted` if nothing is left.
         """
         if self.budget_usd is None or lost_usd <= 1e-9:
             return self
@@ -199,7 +204,8 @@ class Steered(NamedTuple):
 
 
 class _Prepared:
-    """Everything that answering a data set needs: the application with its planner and models, and the distinct requests."""
+    """Everything that is needed to answer a data set: the application with its planner and models, and the distinct requests.
+    """
 
     def __init__(
         self,
@@ -262,10 +268,10 @@ class _Prepared:
         )
 
     def within_deadline(self, steered: Steered) -> Steered:
-        """Return the limits, with ``is_in_batches`` set to whether the deadline leaves time for a first batch and then all
+        """Return ``steered`` with the field ``is_in_batches`` set: whether there is time for a first batch and then for all
         requests.
 
-        Without batch prices or without a deadline, the limits are returned unchanged.
+        Without batch prices or without a deadline, ``steered`` is returned unchanged.
         """
         if self.times is None or steered.deadline_s is None:
             return steered
@@ -273,7 +279,10 @@ class _Prepared:
         return steered._replace(is_in_batches=self.times.wait_s + rest <= steered.deadline_s)
 
     def identity(self) -> StoreIdentity:
-        """Return the settings that decide the answers, without budget, deadline and workers, which may change later."""
+        """Return the settings that decide the answers, by which a store is recognized when the batch continues.
+
+        They do not contain the budget, the deadline and the number of workers, which may change between runs.
+        """
         return StoreIdentity(
             workflow=f"{self.workflow.name} (batch)",  # so that no profile adds to its ledger
             template=self.annotated.template.to_dict(),
@@ -297,7 +306,7 @@ class _Prepared:
         on_done: Callable[[int, int], None],
         calls: tuple[StoreAddress | None, float] | None,
     ) -> BatchResult:
-        """Answer the requests that have no stored answer, and write the lines.
+        """Answer the requests that have no stored answer, and write the file of answers. Return the result of the batch.
 
         Args:
             address: The store of the batch.
@@ -335,8 +344,8 @@ class _Prepared:
             )
 
     def _begun(self, store: ObservationStore, steered: Steered) -> DatasetRun:
-        """Return the run that answers the requests without a stored answer; if an earlier run used batch prices, it continues
-        with the same plans.
+        """Return the run that answers the requests without a stored answer. If an earlier run used batch prices, the new run
+        continues with the same plans.
 
         Raise :class:`ConfigError` if an earlier run used batch prices and this call does not.
         """
@@ -411,7 +420,9 @@ def _require_time(run: DatasetRun, deadline_s: float | None) -> None:
 
 
 def _require_output(output: Path, dataset: str | Path | None, address: StoreAddress) -> None:
-    """Raise :class:`ConfigError` if the output could not be written at the end, or would replace another file."""
+    """Raise :class:`ConfigError` if the file of answers could not be written at the end, or would replace a file of something
+    else.
+    """
     endings = ("", "-wal", "-shm", "-journal", ".lock")
     if isinstance(address, Path) and output.resolve() in {Path(f"{address.resolve()}{ending}") for ending in endings}:
         raise ConfigError(f"{output}: this is the store of the batch: use another name for the output, or for the store")

@@ -42,14 +42,16 @@ class NoRoom(BaseException):
 
 
 class Gate(NamedTuple):
-    """A queue of calls that wait for their batches, and all backends by provider, which send their calls to the queue."""
+    """A queue in which calls wait for their batches, and copies of all backends, by provider, that send their calls to this
+    queue.
+    """
 
     gate: BatchGate
     backends: Mapping[str, Backend]
 
 
 def gate_for(template: Template, catalog: Catalog, backends: Mapping[str, Backend], times: BatchTimes) -> Gate:
-    """Create the queue in which a workflow's calls wait for their batches.
+    """Create the queue in which a workflow's calls wait for their batches, and backends that send their calls to it.
 
     Raises:
         ConfigError: a model has no batches, so that rerunning a request would repeat its calls.
@@ -83,9 +85,9 @@ def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> No
 
 
 def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
-    """Return the seconds that ``requests`` requests take on ``workers`` workers, or 0 without requests.
+    """Return the seconds that ``requests`` requests take at most on ``workers`` workers; 0 without requests.
 
-    Each takes the mean time of the plans, and the last begins only when all others have ended.
+    Each request is assumed to take the mean time of the plans, and the last one to begin only when all others have ended.
     """
     mean_s = sum(share * plan.seconds for share, plan in forecast.shares)
     return mean_s * (requests / workers + 1.0) if requests else 0.0
@@ -105,7 +107,7 @@ def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes)
 
 @dataclass(eq=False)
 class _Begun:
-    """A request that has begun, and may be run several times. ``guard`` authorizes the calls of its latest run; None before the
+    """A request that has begun, with what its runs share. ``guard`` authorizes the calls of its latest run; None before the
     first run.
     """
 
@@ -119,8 +121,9 @@ class _Begun:
 class BatchApiRun(DatasetRun):
     """Serves requests whose calls go in the providers' batches.
 
-    A request is in one of these states: left (not begun), ready (to be run from its start), active (a thread runs it), parked
-    (one of its calls waits for its batch), put off (the budget has no room while others are parked), ended.
+    A request has one of these states: left (it has not begun), ready (it can be run from its start), active (a thread runs it),
+    parked (one of its calls waits for a batch), put off (the budget has no room for it while other requests are parked), and
+    ended.
 
     Args:
         gate: The queue where calls wait; already started.
@@ -312,8 +315,9 @@ class BatchApiRun(DatasetRun):
 
     @contextmanager
     def _once(self, unit: ParkedUnit) -> Iterator[None]:
-        """Keep nodes and tools that must not run twice from running twice in the block: before the first of them runs, the
-        request stops using batches.
+        """Inside the block, stop the request from using batches before a node or tool that must not run twice is run.
+
+        Without batches the request is not run again, so the node or tool runs once.
         """
         names = self._app.workflow.unrepeatable
         if not names:
@@ -327,7 +331,7 @@ class BatchApiRun(DatasetRun):
 
 
 class _RunOnce(RepeatGuard):
-    """Stops a request from using batches before a node or tool that must not run twice."""
+    """A LangChain callback that makes a request stop using batches before a node or tool runs that must not run twice."""
 
     def __init__(self, unit: ParkedUnit, names: tuple[str, ...]) -> None:
         self._unit, self._names = unit, frozenset(names)

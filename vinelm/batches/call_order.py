@@ -73,14 +73,14 @@ class _Sums:
 
 @dataclass(slots=True)
 class _Request:
-    """The calls that a request in progress has sent."""
+    """The prompts of the calls that a request in progress has sent: sums of their tokens, and digests of their prefixes."""
 
     sums: _Sums = field(default_factory=_Sums)
     points: set[int] = field(default_factory=set)
 
 
 class CallOrder:
-    """Ranks calls that wait until their engine has room. Pure; not thread-safe.
+    """Ranks calls that wait until their engine (the endpoint that serves the model) has room. Does no I/O; not thread-safe.
 
     At first, requests are finished in the order in which they began, since the prompt that a request extends was used most
     recently. The calls of all requests are ordered by their prompts instead, depth-first, if requests do not extend their own
@@ -110,7 +110,8 @@ class CallOrder:
         return self._is_across
 
     def waits(self, position: int, depth: int, shape: Shape, slots: SlotOrder | None = None) -> WaitingCall:
-        """Return a new waiting call with its rank, for a prompt of this ``shape``.
+        """Return a new waiting call with its rank. ``shape`` describes its prompt: digests and token counts of the prompt's
+        beginnings.
 
         ``position``, ``depth`` and ``slots`` are fields of the :class:`WaitingCall`.
         """
@@ -142,8 +143,9 @@ class CallOrder:
 
     @staticmethod
     def is_held(call: WaitingCall) -> bool:
-        """Return whether a call should wait for a busy slot although its engine has a free one; always False if the engine has
-        no separate slots.
+        """Return whether a call should wait for a particular slot that is busy, although another slot of its engine is free.
+
+        Always False if the engine has no separate slots.
         """
         return call.slots is not None and call.slots.is_held(call)
 

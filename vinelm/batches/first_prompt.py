@@ -33,7 +33,7 @@ class _FirstCall(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class FirstPrompt:
-    """The common pattern of a workflow's first prompts.
+    """The common pattern of a workflow's first prompts: fixed texts, and the places at which a request's inputs are inserted.
 
     Args:
         pieces: the pieces of the prompt in the order in which a server reads it: texts, and keys of the graph's input.
@@ -65,7 +65,9 @@ class FirstPrompt:
 
 
 def of_inputs(requests: Sequence[Mapping[str, Any]]) -> FirstPrompt:
-    """Return a substitute for an unknown first prompt: the inputs, with the values shared by most requests first."""
+    """Return a pattern to use if the first prompt is unknown. It consists of the inputs only: those with the fewest different
+    values first.
+    """
     different: dict[str, set[str]] = {}
     for given in requests:
         for key, value in given.items():

@@ -32,14 +32,15 @@ class Order(NamedTuple):
 
 
 def depth_first(shapes: Iterable[Shape]) -> Order:
-    """Return the order of a depth-first walk through the radix tree of prompts, earliest branch first.
+    """Return an order of requests in which prompts with a common beginning are neighbours.
 
-    If one request is served at a time, a least-recently-used cache of at least one prompt's size computes each shared prefix
-    only once. Equal prompts keep their order. Takes about 200 bytes for a prompt of 2,000 tokens, and a second for 50,000 such
-    prompts.
+    It is the order of a depth-first walk through the radix tree of the prompts, earliest branch first. If one request is served
+    at a time, a least-recently-used cache of at least one prompt's size computes each shared prefix only once. Equal prompts
+    keep their order. Takes about 200 bytes for a prompt of 2,000 tokens, and a second for 50,000 such prompts.
 
     Args:
-        shapes: The shape of each request's first prompt, all made with one key.
+        shapes: The shape of each request's first prompt: digests and token counts of its beginnings. All must be made with the
+            same secret key.
     """
     digests, tokens, stops, ends = array("Q"), array("I"), array("Q", [0]), array("I")
     for shape in shapes:

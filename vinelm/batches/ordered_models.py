@@ -30,9 +30,10 @@ _KEY = b"texts that are at hand and are not kept"
 
 
 class OrderedModels(ModelResolver):
-    """Gives each call that waits for an engine's limits a priority, by :class:`CallOrder`. Thread-safe.
+    """Makes the chat models of a batch. While their calls wait for an engine's limits, :class:`CallOrder` decides their order.
+    Thread-safe.
 
-    If no limit makes calls wait, the calls are not changed.
+    Calls to models without limits are not changed.
 
     Args:
         models: The catalog.
@@ -52,7 +53,9 @@ class OrderedModels(ModelResolver):
         self._lock = threading.Lock()  # a limiter asks for priorities under its own lock: never nest the two the other way
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """Return the chat model of an invocation, as :class:`ModelResolver` does; its waiting calls get priorities."""
+        """Return the chat model for one execution of a step, as :class:`ModelResolver` does. Its calls get priorities while
+        they wait.
+        """
         position = None if call.request is None else self._positions.get(call.request.id)
         if position is not None and name in self._limiters:
             names_slots = getattr(self._limiters[name].limits, "names_slots", False)
@@ -94,7 +97,7 @@ class OrderedModels(ModelResolver):
             self._has_moved |= self._sort()
 
     def settled(self) -> None:
-        """Make all engines' limiters sort their waiting calls again, if the order has changed."""
+        """If the order of waiting calls has changed, make the rate limiters of all engines sort their waiting calls again."""
         if len(set(self._limiters.values())) > 1:
             self._rank_again()
 
@@ -109,7 +112,9 @@ class OrderedModels(ModelResolver):
         self._rank_again()
 
     def slot(self, waiting: WaitingCall) -> int | None:
-        """Return the number of the slot that a sent call has taken; None if its engine is not ordered by slots."""
+        """Return the number of the engine's slot in which a sent call runs; None if the engine's calls are not assigned to
+        slots.
+        """
         with self._lock:
             return None if waiting.slots is None else waiting.slots.slot_of(waiting)
 
@@ -178,7 +183,10 @@ def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> d
 
 
 class _Place:
-    """Follows the model calls of one invocation, one at a time, and gives the waiting call its priority.
+    """The place of one invocation (one execution of a step) in the queue of waiting calls. An invocation makes its model calls
+    one at a time.
+
+    This object gives the waiting call its priority, and reports when the call is sent and answered.
 
     Args:
         models: The models of the batch.

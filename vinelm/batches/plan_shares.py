@@ -42,10 +42,10 @@ _OVER, _BELOW = 1e4, 1e2
 
 @dataclass(frozen=True)
 class DrawnPlan:
-    """The plan that was drawn for a request.
+    """The plan of a request. If requests are divided between several plans, one of these is drawn for each request.
 
     Args:
-        planner: The planner that makes the plan, for :class:`~vinelm.controller.Session`. A cost in it is the weighted sum of
+        planner: The planner that makes the plan, for :class:`~vinelm.controller.Session`. Its costs are weighted sums of
             dollars and seconds. None after the plan was sent to another process, which rebuilds the planner from ``weights``.
         objective: The objective for which the planner chooses the plan.
         usd: The expected cost of a request in dollars, according to the trie.
@@ -73,7 +73,10 @@ class Share(NamedTuple):
 
 
 class PlanShares:
-    """Finds the best shares of all plans over a trie within limits on mean cost and mean seconds. Not thread-safe.
+    """Finds how to divide requests between plans, so that limits on the mean cost and the mean seconds are met. Not
+    thread-safe.
+
+    The plans are those over one trie, which has the estimates of accuracy, cost and latency.
 
     Args:
         planner: The planner over the trie.
@@ -95,10 +98,11 @@ class PlanShares:
         self._usd_per_second = usd / seconds if usd > 0.0 < seconds else 1.0
 
     def within(self, usd: float | None, seconds: float | None) -> tuple[Share, ...]:
-        """Return the best shares of plans within limits on mean cost and mean seconds, cheapest plan first.
+        """Return the best plans within limits on mean cost and mean seconds, each with its share of the requests, cheapest plan
+        first.
 
-        If no shares meet the limits, return the shares that exceed them by the smallest factor: they answer the most requests
-        within the budget and the deadline.
+        If no division between plans meets the limits, return the one that exceeds them by the smallest factor, because it
+        answers the most requests within the budget and the deadline.
 
         Args:
             usd: The maximum mean cost of a request in dollars, >= 0; None sets no limit.
@@ -138,8 +142,10 @@ class PlanShares:
         return Share(1.0 - mixture.share, low), Share(mixture.share, high)
 
     def _find(self, price: int | None, usd: float | None, seconds: float | None) -> None:
-        """Add the best plans within these limits for one price of a second, where ``price`` is that price's index on the grid;
-        None stands for the price 0.
+        """Find the best plans within these limits if a second of latency counts as a price in dollars, and store them.
+
+        ``price`` is the index of that price on a grid of prices; None stands for the price 0. ``usd`` and ``seconds`` limit the
+        mean cost and the mean seconds of a request; None sets no limit.
         """
         planner, (of_usd, of_second) = self._at(price), self._weights(price)
         bound = None
@@ -156,9 +162,10 @@ class PlanShares:
                 self._kept(price, one)
 
     def _kept(self, price: int | None, objective: Objective) -> DrawnPlan:
-        """Return the plan for an objective at one price of a second. If an equal plan was found earlier, return that object.
+        """Return the plan for an objective if a second of latency counts as a price in dollars. If an equal plan was stored
+        before, return that object.
 
-        ``price`` is that price's index on the grid; None stands for the price 0.
+        ``price`` is the index of that price on a grid of prices; None stands for the price 0.
         """
         planner = self._at(price)
         decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
@@ -169,7 +176,8 @@ class PlanShares:
         return self._plans.setdefault(_key(plan), plan)
 
     def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
-        """Return the best division of the requests between the plans found so far, and the dollars that a second is worth.
+        """Return the best division of the requests between the plans found so far, and how many dollars a second of latency is
+        worth.
 
         ``usd`` and ``seconds`` limit the mean cost and the mean seconds of a request; None sets no limit. Limits that no
         division meets are exceeded as little as possible.
@@ -228,7 +236,9 @@ class PlanShares:
         return of_second / of_usd if of_usd > 0.0 else math.inf
 
     def _price(self, per_second: float) -> int | None:
-        """Return the index of the price on the grid that is nearest to a price in dollars per second; None for 0."""
+        """Return the index, on the grid of prices, of the price nearest to ``per_second`` dollars per second; None for the
+        price 0.
+        """
         most = OCTAVES * STEPS_PER_OCTAVE
         if per_second <= 0.0:
             return None
@@ -236,10 +246,10 @@ class PlanShares:
         return None if step < -most else min(step, most)
 
     def _weights(self, price: int | None) -> tuple[float, float]:
-        """Return the weight of a dollar and the weight of a second in costs, for one price of a second.
+        """Return the weights of a dollar and of a second in costs that follow from a price of a second.
 
-        ``price`` is that price's index on the grid; None stands for 0. The weights are scaled so that costs stay about as large
-        as in the trie.
+        ``price`` is the index of that price on the grid of prices; None stands for 0. The weights are scaled so that costs stay
+        about as large as in the trie.
         """
         if price is None:
             return NO_PRICE
@@ -247,8 +257,9 @@ class PlanShares:
         return 1.0 / (1.0 + times), self._usd_per_second * times / (1.0 + times)
 
     def _at(self, price: int | None) -> Planner:
-        """Return a planner over a copy of the trie whose costs include this price per second (its index on the grid, None for
-        0).
+        """Return a planner over a copy of the trie whose costs include a price for each second of latency.
+
+        ``price`` is the index of that price on the grid of prices; None stands for 0.
         """
         found = self._planners.get(price)
         if found is None:
@@ -275,7 +286,7 @@ def priced(planner: Planner, weights: tuple[float, float]) -> Planner:
 
 
 def _key(plan: DrawnPlan) -> tuple[str, ...]:
-    """Return a key of a plan that is the same for plans whose cost, seconds and accuracy differ only by rounding."""
+    """Return a key for comparing plans: plans whose cost, seconds and accuracy differ only by rounding have the same key."""
     return tuple(f"{value:.9g}" for value in (plan.usd, plan.seconds, plan.accuracy))
 
 

@@ -29,8 +29,8 @@ class DatasetRequests:
         first: The first request with each key.
         order: The keys in the order of serving, in which prompts with a common beginning are neighbours.
         groups: For each key in this order, the number of its group; prompts of a group have a common beginning.
-        shared: The share of the tokens of first prompts, in [0, 1], that a prompt has in common with the previous prompt's
-            beginning; None if first prompts are unknown.
+        shared: The fraction of all tokens in first prompts, in [0, 1], that repeat the beginning of the prompt before; None if
+            first prompts are unknown.
         note: Why first prompts are unknown; empty if they are known.
     """
 

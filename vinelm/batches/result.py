@@ -42,10 +42,10 @@ class BatchResult:
         deadline_s: The maximum duration of the batch in seconds; None if there is no limit.
         forecast: The forecast before the first request; None without a forecast.
         in_batches: The savings of batch prices; None if no call uses a batch, or without a forecast.
-        shared: Share of the tokens of first prompts, in [0, 1], that a prompt has in common with the previous prompt's
-            beginning; None if that is unknown.
+        shared: The fraction of all tokens in first prompts, in [0, 1], that repeat the beginning of the prompt before; None if
+            that is unknown.
         note: Why ``shared`` is unknown; empty if it is known.
-        output: The file of the lines.
+        output: The file of answers.
         store: The store of the answers: a file or the address of a database, as text.
         is_simulated: Whether some models are simulated.
     """
@@ -76,13 +76,13 @@ class BatchResult:
         return bool(self.by_status) and not self.by_status["unanswered"]
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines of :attr:`output`, one per request in the dataset's order."""
+        """Yield the lines of the file :attr:`output`: one dictionary per request, in the dataset's order."""
         with self.output.open(encoding="utf-8") as file:
             for line in file:
                 yield json.loads(line)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain JSON types, without the lines."""
+        """Return the result as plain JSON types, without the answers to single requests."""
         plain = dict(vars(self)) | {"output": str(self.output), "is_complete": self.is_complete}
         in_batches = None if self.in_batches is None else asdict(self.in_batches)
         return plain | {"forecast": None if self.forecast is None else self.forecast.to_dict(), "in_batches": in_batches}
@@ -154,7 +154,7 @@ def write_lines(output: Path, requests: Sequence[Request], keys: Sequence[str], 
 
 
 def require_own(output: Path, answers: Answers) -> None:
-    """Raise if ``output`` is a file that this batch has not written, and would overwrite.
+    """Raise :class:`ConfigError` if the batch would overwrite ``output``, a file that it has not written.
 
     Raises:
         ConfigError: The batch did not write the file, or the file was changed since.
@@ -182,7 +182,8 @@ def _line(request_id: str, answer: Answer | None, because: str | None, *, is_aga
         request_id: The request's id.
         answer: Its answer; None if it is unanswered.
         because: Why it is unanswered.
-        is_again: Whether an earlier line has this answer, and its cost: this line then has the cost 0, so that lines add up.
+        is_again: Whether an earlier line has this answer already. This line then has the cost 0, so that the lines' costs add
+            up to the total.
     """
     if answer is None:
         return {"id": request_id, "status": "unanswered", "reason": because}

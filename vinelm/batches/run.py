@@ -66,8 +66,8 @@ class DatasetApplication:
 
     @cached_property
     def _planner(self) -> Callable[[tuple[float, float]], Planner]:
-        """A cached function that makes the planner for given weights of a dollar and a second, for plans that came from another
-        process.
+        """A cached function from the weights of a dollar and of a second to a planner. It is used for plans that came from
+        another process.
         """
         return lru_cache(PLANNERS)(partial(priced, self.vine.served_planner()))
 
@@ -85,8 +85,10 @@ class DatasetApplication:
         return cls(workflow, vine, build_graph(workflow, vine), Purses(vine.adapter))
 
     def order_calls(self, requests: Sequence[str], workers: int) -> OrderedModels:
-        """Make calls that wait for an engine's limits go in the order of these request ids, with ``workers`` requests at a
-        time; return the chat models that ensure this order.
+        """From now on, let calls that wait for an engine's limits go in the order of these request ids. Return the chat models
+        that do this.
+
+        ``workers`` is the number of requests in progress at a time.
         """
         models = self.vine.models
         self.vine.adapter.models = ordered = OrderedModels(models.catalog, models.backends, requests, workers)
@@ -98,8 +100,10 @@ class DatasetApplication:
         self.vine.models.equal = EqualCalls(kept, self.vine.adapter.deterministic)
 
     def serve(self, request: Request, plan: DrawnPlan, guard: CallGuard) -> Answer:
-        """Run one request, whose id is its key, and return its answer, which may be a failed call or an application's error.
-        ``guard`` authorizes the calls.
+        """Run one request under ``plan``, and return its answer, which may also be a failed call or an error of the
+        application.
+
+        The request's id is its key. ``guard`` authorizes the calls.
         """
         vine, workflow, objective = self.vine, self.workflow, plan.objective
         planner = plan.planner or self._planner(plan.weights)
@@ -156,7 +160,9 @@ class _HeapAtRest:
         return self
 
     def at(self, done: int) -> None:
-        """Freeze the collector's view once the first request is done; ``done`` is the number of ended requests."""
+        """Exempt the objects that exist now from garbage collection, once the first request is done. ``done`` is the number of
+        ended requests.
+        """
         if done and not self._is_done:
             gc.collect()
             gc.freeze()
@@ -168,14 +174,16 @@ class _HeapAtRest:
 
 
 def _is(given: dict[str, Any], key: str, value: Any) -> bool:
-    """Return whether ``value``, a key's value in the final state, is the same object that the graph got as input in
-    ``given``.
+    """Return whether the application left an input unchanged: ``value``, the value of ``key`` in the final state, is the input
+    object itself.
+
+    ``given`` has the graph's input.
     """
     return key in given and given[key] is value
 
 
 class DatasetRun:
-    """Serves the requests that have no answer yet. A request begins only if the steering gives it a plan.
+    """Serves the requests of a batch that have no answer yet. A request begins only if ``steering`` has a plan for it.
 
     Attributes:
         tally: Counts of requests by outcome, including those of interrupted runs.
@@ -250,9 +258,9 @@ class DatasetRun:
     def run(self, on_done: Callable[[int, int], None]) -> None:
         """Serve until no request is left, money or time is used up, or Ctrl-C is pressed.
 
-        After Ctrl-C the requests in progress may end; a second Ctrl-C does not wait for them.
-        A request that has not ended :data:`GRACE_S` seconds after the deadline, or after the error that ends the batch, is
-        abandoned: it makes no further call, and has no answer.
+        After Ctrl-C the requests in progress may end; a second Ctrl-C does not wait for them. After the deadline, or after an
+        error that ends the batch, the requests in progress get a grace period (:data:`GRACE_S`). A request that has not ended
+        by then is abandoned: it makes no further call, and has no answer.
 
         Raises:
             VineLMError: The store or the configuration is invalid, or all first requests failed.
@@ -276,7 +284,7 @@ class DatasetRun:
         self._leave_behind()
 
     def _leave_behind(self) -> None:
-        """Abandon the requests in progress if the deadline or an error lies more than the grace period back; otherwise do
+        """Abandon the requests in progress if the grace period after the deadline or after an error is over; otherwise do
         nothing.
 
         Abandoned requests make no further call, so that the batch ends.
@@ -350,7 +358,7 @@ class DatasetRun:
         self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add), made, lost_usd)
 
     def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer], lost_usd: float = 0.0) -> None:
-        """Count an ended request, and give its cost and seconds to the steering.
+        """Count an ended request, and report its cost and seconds to the object that chooses the plans.
 
         Args:
             key: The request's key.

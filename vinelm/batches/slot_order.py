@@ -84,7 +84,8 @@ class _Seen:
 
 @dataclass(slots=True, eq=False)
 class SlotOrder:
-    """A model of what the slots of one engine have cached, derived from the calls sent to it. Pure; not thread-safe.
+    """Estimates which prompt each slot of one engine has cached, and orders the waiting calls accordingly. Does no I/O; not
+    thread-safe.
 
     A freed slot first takes calls whose prompt begins like its cached prompt: longest match first, then calls of the same
     stage, which may share more than is known. Next come calls that share no beginning with a call in flight. A call that begins
@@ -136,7 +137,7 @@ class SlotOrder:
         _take(self._waiting, call.points)
 
     def is_held(self, call: Prompted) -> bool:
-        """Return whether a waiting call should wait for a busy slot, even if another slot is free."""
+        """Return whether a waiting call should wait for a particular slot that is busy, even if another slot is free."""
         if not (self.is_used and self._busy and call.tokens and call.tokens[-1] >= BLOCK_TOKENS):
             return False
         idle, busy = self._held(call)
@@ -169,7 +170,7 @@ class SlotOrder:
         slot.own, slot.other = idle, max(busy - idle, 0)
 
     def slot_of(self, call: Prompted) -> int | None:
-        """Return the number of the slot that a sent call has taken; None if the engine is not ordered by slots."""
+        """Return the number of the slot in which a sent call runs; None if the engine's calls are not assigned to slots."""
         return next((number for number, one in enumerate(self._slots) if one.call is call), None) if self.is_used else None
 
     def ended(self, call: Prompted, cached: float | None) -> None:
@@ -201,7 +202,7 @@ class SlotOrder:
 
 
 def _take(held: Counter[Key], points: Iterable[Key]) -> None:
-    """Decrease the count of each of these prefixes in ``held`` by one, and remove counts of 0."""
+    """Decrease the count of each of the prefixes ``points`` in ``held`` by one, and remove counts of 0."""
     for point in points:
         if held[point] == 1:
             del held[point]

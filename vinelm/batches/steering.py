@@ -1,4 +1,4 @@
-"""Chooses the plan of each request of a batch so that together they keep a budget and a deadline."""
+"""Chooses the plan of each request of a batch so that all requests together stay within a budget and a deadline."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class DatasetForecast:
 class Steering:
     """Chooses the plan of each request from the money and time left for all remaining requests. Not thread-safe.
 
-    Requests are planned in blocks. The limits on a block's mean cost and mean seconds are the remaining money and time divided
-    by the remaining requests, corrected by the ratio of actual to predicted use of ended requests. If a block has several plans
-    with their shares of the requests, a hash of the request's key selects one.
+    Requests are planned in blocks. The limits on a block's mean cost and mean seconds are the remaining money and time, divided
+    by the number of remaining requests. They are corrected by the ratio of what ended requests actually used to what was
+    predicted. If a block has several plans, each with a share of the requests, a hash of the request's key selects one.
 
-    Without a deadline the plans of a block depend only on the results of requests up to the second-last block before it, so
-    that an interrupted batch continues unchanged (:meth:`waits`). With a deadline plans also depend on the clock.
+    Without a deadline, the plans of a block depend only on results of earlier blocks, except the block directly before it. So
+    an interrupted batch continues unchanged (:meth:`waits`). With a deadline, plans also depend on the clock.
 
     Prompts with a common beginning are best served by one model, whose cache is warm. If a block's requests are divided between
     two plans, it does not matter which request gets which plan, but a switch between them causes a cache miss. So neighbours of
@@ -189,7 +189,7 @@ class Steering:
             self._known += 1
 
     def forecast(self) -> DatasetForecast:
-        """Return the expected outcome of the batch if every figure of the trie is right."""
+        """Return the expected outcome of the batch if all estimates of the trie are right."""
         requests = len(self._keys)
         usd, seconds, accuracy = (_mean(self._first, name) for name in ("usd", "seconds", "accuracy"))
         if self._budget_usd is not None and usd * requests > self._budget_usd * (1.0 + 1e-9):
@@ -202,10 +202,9 @@ class Steering:
     # -- a block -------------------------------------------------------------------------------------------------
 
     def _begin(self, block: int, elapsed_s: float) -> None:
-        """Choose the plans of the block with this index, and assign one to each of its requests, or None if the money does not
-        suffice.
+        """Choose the plans of a block, and assign one of them to each of its requests, or None if the money does not suffice.
 
-        ``elapsed_s`` are the seconds since the start of the batch.
+        ``block`` is the index of the block, ``elapsed_s`` the seconds since the start of the batch.
         """
         self._block = block
         start, stop = self._starts[block], self._starts[block + 1]

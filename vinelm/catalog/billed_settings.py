@@ -40,7 +40,7 @@ MOST_COUNT = 2**31 - 1
 
 
 def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield each dictionary of settings that is nested in these settings, at any depth."""
+    """Yield each dictionary of further settings, such as ``extra_body``, that is nested in these settings, at any depth."""
     for name in _stated(settings, _INSIDE):
         inside = settings[name]
         if isinstance(inside, Mapping):
@@ -80,7 +80,9 @@ def other_model_in(settings: Mapping[str, Any], *own: Any) -> Any:
 
 
 def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the name and the value of the first setting that makes calls cost more than the list price; None without one."""
+    """Return the name and the value of the first setting, such as a service tier, that costs more than the list price; None
+    without one.
+    """
     for part in (settings, *held_in(settings)):
         for name in _stated(part, DEARER):
             asked, value = part[name], DEARER[name]
@@ -90,9 +92,10 @@ def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def billed_apart_in(settings: Mapping[str, Any]) -> str | None:
-    """Return the first thing in these settings that is charged in addition to tokens; None if there is none.
+    """Return what these settings request that is charged in addition to tokens, such as a web search; None if they request no
+    such thing.
 
-    The result is the name of a setting, or a phrase for a tool that the provider runs.
+    The result is the name of the first such setting, or a phrase for a tool that the provider runs.
     """
     for part in (settings, *held_in(settings)):
         for name in _stated(part, _APART):
@@ -107,7 +110,7 @@ def billed_apart_in(settings: Mapping[str, Any]) -> str | None:
 
 
 def too_many_in(settings: Mapping[str, Any]) -> str | None:
-    """Return a setting with more tokens or answers than any server accepts; None if there is none."""
+    """Return the name of the first setting that asks for more tokens or answers than any server accepts; None without one."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, (*_LIMITS, *_ANSWERS)):
             if (_count(part[name]) or 0) > MOST_COUNT:
@@ -130,7 +133,8 @@ def speaks_in(settings: Mapping[str, Any]) -> bool:
 
 
 def _stated(settings: Mapping[str, Any], names: Iterable[str]) -> Sequence[str]:
-    """Return those of the names that the settings contain, in order; fast if there are none, as in most calls."""
+    """Return those of ``names`` that the settings contain, in the order of ``names``; fast if there are none, as in most calls.
+    """
     return () if settings.keys().isdisjoint(names) else [name for name in names if name in settings]
 
 

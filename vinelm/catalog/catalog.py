@@ -33,9 +33,9 @@ _WHERE = ("api_base", "api_key_env")
 class Catalog(Mapping[str, Model]):
     """The models that may be chosen: a mapping from name to :class:`Model`, in the order of the file.
 
-    The name ``"skip"`` is known but not listed: it skips an optional stage, which costs no dollars and no seconds.
+    The name ``"skip"`` can also be looked up, but is not listed: it stands for skipping an optional stage, at no cost.
 
-    Entries with the same ``group`` are chosen as one model, a :class:`~vinelm.catalog.ReplicaGroup` with the group's name.
+    Entries with the same ``group`` count as one model, a :class:`~vinelm.catalog.ReplicaGroup` with the group's name.
 
     Args:
         models: The entries; at least one, with unique names. The attribute ``models`` has the same entries, but one
@@ -81,7 +81,9 @@ class Catalog(Mapping[str, Model]):
         object.__setattr__(self, "_by_name", {SKIP: SKIPPED} | {model.name: model for model in choices})
 
     def __deepcopy__(self, memo: Any) -> Catalog:
-        """Return self: it is immutable, and its chat models have clients and locks that cannot be copied."""
+        """Return this object itself instead of a copy: it is immutable, and its chat models have clients and locks that cannot
+        be copied.
+        """
         return self
 
     def __getitem__(self, name: str) -> Model:
@@ -124,7 +126,9 @@ class Catalog(Mapping[str, Model]):
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types for :meth:`from_dict`, with the names of API key variables but no key."""
+        """Return the catalog as plain JSON types, which :meth:`from_dict` reads. It contains names of API key variables, but no
+        key.
+        """
         return {
             "model": [m.model_dump(mode="json") for m in self.entries],
             "backend": {k: dict(v) for k, v in self.backends.items()},
@@ -206,7 +210,9 @@ class Catalog(Mapping[str, Model]):
 
     @classmethod
     def of(cls, models: Catalog | str | Path | Mapping[str, BaseChatModel] | Iterable[str]) -> Catalog:
-        """Return a catalog, given a catalog, the path of a file, chat models by name, or ``provider:model`` strings."""
+        """Return ``models`` as a catalog: ``models`` is a catalog, the path of a file, chat models by name, or
+        ``provider:model`` strings.
+        """
         if isinstance(models, Catalog):
             return models
         if isinstance(models, str | Path):

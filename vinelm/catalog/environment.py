@@ -34,7 +34,8 @@ _taken: dict[str, str] = {}
 
 
 def take_variables(folder: str | Path | None = None, text: str = "") -> None:
-    """Set the variables that models need and that are not set, from ``.env`` in this folder and in the working directory.
+    """Set environment variables that models need and that are not set yet, from the ``.env`` files of this folder and the
+    working directory.
 
     Args:
         folder: The folder of the catalog file; None if there is none.
@@ -53,7 +54,8 @@ def take_variables(folder: str | Path | None = None, text: str = "") -> None:
 
 
 def variables_of_files() -> Mapping[str, str]:
-    """Return the file of each variable that this process took from a ``.env`` file, by the variable's name."""
+    """Return the variables that this process took from ``.env`` files, each with the path of its file, by the variable's name.
+    """
     return MappingProxyType(_taken)
 
 

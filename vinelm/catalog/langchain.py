@@ -31,15 +31,19 @@ AnyPrice = Price | Mapping[str, Any]
 
 
 def models_of_strings(specs: Iterable[str], prices: Mapping[str, AnyPrice]) -> list[Model]:
-    """Return one entry for each string, which is its name; raise :class:`ConfigError` for a string without a known price."""
+    """Return one catalog entry for each ``provider:model`` string, which is also the entry's name.
+
+    ``prices`` has prices by string. Raises :class:`ConfigError` for a string whose price is not known.
+    """
     listed = list(specs)
     _refuse_unknown(prices, listed)
     return [_of_string(spec, prices.get(spec)) for spec in listed]
 
 
 def entry_of_chat(chat: Any, listed: Iterable[Model], price: AnyPrice | None = None) -> Model:
-    """Return the entry in ``listed`` that matches a ready chat model by provider and model id, or else a new entry with this
-    price.
+    """Return the entry in ``listed`` that has the provider and the model id of a chat model object, or else a new entry.
+
+    ``price`` is the price of a new entry; None looks it up.
 
     Raises:
         ConfigError: the object is not a chat model, or the catalog lacks it and its price is not known.

@@ -86,9 +86,9 @@ _GIVE_A_PRICE = "for other prices, add input_cost_per_token and output_cost_per_
 def read_model_list(path: str | Path, text_of: Callable[[str | Path], str]) -> ModelList:
     """Read the ``model_list`` of a LiteLLM config and of the files that it includes.
 
-    Entries of the same name, between which LiteLLM balances load, become separate models: the second is ``NAME-2``. An entry
-    that differs from another of its name only in its key or limits is left out with a note, and so is every entry that is not a
-    chat model.
+    Entries of the same name, between which LiteLLM balances load, become separate models: the second is ``NAME-2``. Two kinds
+    of entries are left out with a note: entries that differ from another entry of the same name only in key or limits, and
+    entries that are not chat models.
 
     Args:
         path: The file, for error messages and for the date of its prices.
@@ -189,7 +189,9 @@ def _own(name: str, number: int, taken: Mapping[str, Any] | None = None) -> str:
 
 
 def _is_copy(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two deployments differ only in key, limits, weight or id, which change neither answers nor prices."""
+    """Return whether two entries of a ``model_list`` differ only in key, limits, weight or id, which change neither answers nor
+    prices.
+    """
     return _what_counts(one) == _what_counts(other)
 
 
@@ -209,9 +211,9 @@ def _section(plain: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _setting(plain: Mapping[str, Any], *names: str) -> Any:
-    """Return the value of the first of these settings that the file sets; None if it sets none.
+    """Return the value of the first of the settings ``names`` that the LiteLLM file ``plain`` sets; None if it sets none.
 
-    The section of LiteLLM's router takes precedence over that of its library.
+    The file's section for LiteLLM's router takes precedence over the section for its library.
     """
     places = [_section(plain, section).get(name) for section in reversed(SETTINGS) for name in names]
     return next((value for value in places if value is not None), None)

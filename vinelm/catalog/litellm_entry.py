@@ -43,7 +43,7 @@ _VARIABLE = re.compile(r"os\.environ/(.+)|\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 class ListFile(NamedTuple):
-    """What all entries of one file share.
+    """Facts about a LiteLLM file that apply to all its entries.
 
     Attributes:
         path: The file, as text.
@@ -59,7 +59,7 @@ class ListFile(NamedTuple):
 def model_of(item: Mapping[str, Any], name: str, file: ListFile) -> Model:
     """Convert an entry of a LiteLLM ``model_list`` to a :class:`Model` called ``name``.
 
-    Raise :class:`ConfigError` if it cannot be called, or its price is not known.
+    Raise :class:`ConfigError` if the model cannot be called, or its price is not known.
     """
     params, info = dict(item["litellm_params"]), item.get("model_info") or {}
     label = f"{file.path}: model {name!r}"
@@ -101,8 +101,9 @@ def limits_of(item: Mapping[str, Any]) -> dict[str, int]:
 
 
 def engine_of(item: Mapping[str, Any], name: str, route: Route) -> str | None:
-    """Return the name of a separate engine for an entry with rate limits, since LiteLLM limits each deployment; None without
-    limits.
+    """Return the engine name for an entry with rate limits; None for an entry without limits.
+
+    Each such entry gets a separate engine, because LiteLLM limits each deployment separately.
     """
     return f"{route.provider}/{name}" if limits_of(item) else None
 
@@ -119,7 +120,7 @@ def _place(called: Called) -> dict[str, str]:
     """Return the options that state where the model runs: ``project`` and ``location`` for Google's models, ``region`` for AWS;
     empty for others.
 
-    Google's two are read here from LiteLLM's environment variables, because the client of Vertex AI only reads Google's
+    Project and location are read here from LiteLLM's environment variables, because the client of Vertex AI only reads Google's
     variables.
     """
     is_google = called.route.provider == "vertex" or called.prefix == "vertex_ai"
@@ -157,9 +158,10 @@ def _base(params: dict[str, Any], called: Called, label: str) -> str | None:
 
 
 def _azure_ai(url: str, route: Route) -> str:
-    """Return the address of chat completions below an entry's Azure AI ``url``.
+    """Return the URL for chat completions on the server of ``url``, the Azure AI address of an entry.
 
-    It is the route's path if it has one, ``/openai/v1`` of a Foundry resource, or ``/v1`` of a separate model server.
+    Its path is that of ``route`` if the route has one. Otherwise it is ``/openai/v1`` for a Foundry resource, and ``/v1`` for a
+    separate model server.
     """
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}"
@@ -195,7 +197,9 @@ def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhe
 
 
 def _is_placeholder(key: Any, base: str | None) -> bool:
-    """Return whether a key in the file is a placeholder: it looks like one, or it is short and the server is private."""
+    """Return whether ``key`` is a placeholder instead of a real key: it looks like one, or it is short and the server is
+    private.
+    """
     is_short = isinstance(key, str) and len(key) < SHORTEST_SECRET and not _VARIABLE.fullmatch(key)
     return _PLACEHOLDER.fullmatch(str(key)) is not None or (is_short and base is not None and is_private(base))
 

@@ -64,23 +64,25 @@ _IS_RATE = re.compile(r"(^|_)cost_per_|(^|_)token_cost(_|$)|^tiered_pricing$")
 
 
 def is_option(key: str) -> bool:
-    """Return whether a parameter of an entry is sent with requests."""
+    """Return whether ``key``, a parameter of an entry, is sent with requests."""
     taken = key in READ_ELSEWHERE or key in NOT_TAKEN or key in FROM_ENVIRONMENT or key in HEADERS
     return not taken and not is_unused_hint(key) and not _COST.search(key)
 
 
 def is_left_out(key: str) -> bool:
-    """Return whether a parameter of an entry is ignored, which a note reports."""
+    """Return whether ``key``, a parameter of an entry, is ignored. A note then tells the user."""
     return key in NOT_TAKEN or key in HEADERS or is_unused_hint(key) or (bool(_COST.search(key)) and not is_rate(key))
 
 
 def is_rate(key: str) -> bool:
-    """Return whether a parameter states a price."""
+    """Return whether ``key``, a parameter of an entry, states a price."""
     return bool(_IS_RATE.search(key))
 
 
 def is_unused_hint(key: str) -> bool:
-    """Return whether a parameter only describes the model to LiteLLM, such as its features or health check."""
+    """Return whether ``key``, a parameter of an entry, only describes the model to LiteLLM, such as its features or health
+    check.
+    """
     return key.startswith(("supports_", "health_check_", "litellm_"))
 
 
@@ -92,7 +94,10 @@ _WITH_BUDGET = re.compile(r"claude-3|claude-(opus|sonnet|haiku)-4(-[015])?($|[-@
 
 
 def in_words_of(provider: str, model_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options in OpenAI's form translated to Gemini's or Claude's form, as LiteLLM does; unchanged for other models."""
+    """Return options in OpenAI's form translated to the form of the provider, Gemini or Claude, as LiteLLM does.
+
+    For other models the options are returned unchanged.
+    """
     if provider in ("gemini", "vertex"):
         return _gemini(model_id, dict(options))
     if provider == "anthropic" or (provider == "bedrock" and "claude" in model_id):
@@ -145,7 +150,7 @@ _NAMES = (
 
 
 def other_kind(item: Mapping[str, Any]) -> str | None:
-    """Return the kind of an entry that is not a chat model; None for chat models.
+    """Return what an entry is if it is not a chat model, such as ``"embedding"`` or ``"image"``; None for chat models.
 
     An entry's ``mode`` decides; without one, the name of the model does.
     """

@@ -82,10 +82,10 @@ def price_of(asked: Priced) -> dict[str, Any]:
 
 
 def is_own_server(asked: Priced) -> bool:
-    """Return whether the server is self-hosted, so that calls are free.
+    """Return whether the server of an entry is self-hosted, so that calls are free.
 
-    True if the provider is always self-hosted. For a general protocol with a URL, true if the key is a placeholder or the
-    address private.
+    This is so if the provider is always self-hosted. If the provider is only a protocol that any server may use, the entry must
+    have a URL, and its key must be a placeholder or the URL private.
     """
     if asked.called.route.is_own_server:
         return True
@@ -97,7 +97,11 @@ def is_own_server(asked: Priced) -> bool:
 
 
 def has_no_effect(key: str, given: Mapping[str, Any]) -> bool:
-    """Return whether a rate applies to none of an entry's calls, since they do not request the rate's tier or service."""
+    """Return whether the rate ``key`` applies to none of an entry's calls, because they do not request its service tier or
+    service.
+
+    ``given`` has the parameters of the entry.
+    """
     kind, _, tier = _parts(key)
     if kind is not None:
         return tier in ("priority", "flex") and tier != tier_of(given)
@@ -113,11 +117,11 @@ _Rates = dict[int, dict[str, float]]
 
 
 def _parts(key: str) -> tuple[str | None, int, str | None]:
-    """Split the key of a token rate in a LiteLLM file.
+    """Split ``key``, the name of a token rate in a LiteLLM file, into its parts.
 
     Returns:
-        VineLM's name of the rate, the prompt length in tokens from which it applies, and its service tier or None for the
-            ordinary one. For any other key, ``(None, 0, None)``.
+        VineLM's name of the rate; the prompt length in tokens above which the rate applies; and its service tier, or None for
+            the ordinary one. For any other key, ``(None, 0, None)``.
     """
     if (hour := key.replace("_above_1hr", "")) != key:
         kind, above, tier = _parts(hour)
@@ -131,7 +135,7 @@ def _parts(key: str) -> tuple[str | None, int, str | None]:
 def _own_rates(asked: Priced) -> _Rates:
     """Return the rates that the entry itself states for its service tier, in dollars per million tokens.
 
-    The outer key is the prompt length in tokens from which the rates apply; the inner key is the name of the rate. Raise
+    The outer key is the prompt length in tokens above which the rates apply; the inner key is the name of the rate. Raise
     :class:`ConfigError` for rates that are not supported.
     """
     standard: _Rates = {}
@@ -164,9 +168,9 @@ def _own_rates(asked: Priced) -> _Rates:
 def _check_other(asked: Priced, key: str, value: Any) -> None:
     """Raise :class:`ConfigError` if the rate ``key``, for which :class:`Price` has no field, may make calls cost more.
 
-    A rate per token may do so if it is above the entry's ordinary rate for input or output (0 if not stated), any other rate if
-    it is above 0. A table of rates is refused, except ``tiered_pricing``. Rates that apply to none of the entry's calls are
-    accepted.
+    A rate per token is refused if it is above the entry's ordinary rate for input or output (0 if not stated). Any other rate
+    is refused if it is above 0, and a table of rates always, except ``tiered_pricing``. Rates that apply to none of the entry's
+    calls are accepted.
     """
     if key == "tiered_pricing" or has_no_effect(key, {**asked.given, **asked.options}):
         return
@@ -186,8 +190,8 @@ def _refused(asked: Priced, key: str) -> ConfigError:
 
 
 def _check_batches(asked: Priced, standard: _Rates, batches: Mapping[str, float]) -> None:
-    """Raise :class:`ConfigError` if a stated batch rate for input or output is above half of the ordinary rate, since batches
-    are booked at half.
+    """Raise :class:`ConfigError` if the entry states a batch rate above half of its ordinary rate, since VineLM counts batches
+    at half.
 
     ``standard`` has the ordinary rates, ``batches`` the batch rates by name, in dollars per million tokens.
     """
@@ -264,7 +268,8 @@ def _overlaid(asked: Priced, listed: Price, rates: _Rates, per_call: float | Non
 def _list_price(asked: Priced) -> dict[str, Any] | None:
     """Return the fields ``price`` and ``price_id`` for the list price of the called model; None if no price is known.
 
-    If the model is uncertain (from its name or ``base_model``), they are those of the most expensive candidate.
+    If it is uncertain which model is called, because it is guessed from a name or from ``base_model``, return the fields of the
+    most expensive candidate.
     """
     found: list[FoundPrice] = []
     for provider, model_id, is_assumed in _names(asked):
@@ -281,7 +286,7 @@ def _list_price(asked: Priced) -> dict[str, Any] | None:
 
 
 def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
-    """Yield (provider, model id, whether that is only assumed) for each model that an entry may mean; likeliest first."""
+    """Yield the models that an entry may mean, the most likely first, as (provider, model id, whether this is only a guess)."""
     called, base = asked.called, asked.given.get("base_model")
     is_tuned = is_fine_tuned(called.model_id)
     names_price = isinstance(base, str) and (

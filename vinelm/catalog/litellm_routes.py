@@ -19,7 +19,7 @@ from vinelm.errors import ConfigError
 
 
 class Route(NamedTuple):
-    """The provider behind a prefix of LiteLLM's model strings.
+    """The provider that a prefix of LiteLLM's model strings stands for, and how to reach it.
 
     Args:
         provider: VineLM's name of the provider.
@@ -71,7 +71,9 @@ _AWS_REGION = re.compile(r"^([a-z]{2}(?:-[a-z]+)+-\d)/")
 
 
 class Called(NamedTuple):
-    """The parts of a model string: its prefix, the prefix's route, the provider's id of the model, the AWS region in it."""
+    """The parts of a LiteLLM model string: its prefix, the route of that prefix, the provider's id of the model, and the AWS
+    region.
+    """
 
     prefix: str
     route: Route
@@ -89,7 +91,7 @@ def is_private(url: str) -> bool:
 
 
 def route_of(model: Any, params: Mapping[str, Any], label: str) -> Called:
-    """Read a model string.
+    """Return the parts of a LiteLLM model string, with the provider that its prefix stands for.
 
     Args:
         model: The string, such as ``"openai/gpt-4o"``.

@@ -107,7 +107,10 @@ def toml_tables(path: str | Path) -> dict[str, Any]:
 
 
 def tables_of(plain: Mapping[str, Any], where: str) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Mapping[str, Any]]]:
-    """Return the ``[[model]]`` and ``[backend.NAME]`` tables; raise :class:`ConfigError` for unknown keys or wrong types."""
+    """Return the ``[[model]]`` tables of ``plain``, and its ``[backend.NAME]`` tables by name.
+
+    Raise :class:`ConfigError`, which names ``where``, for unknown keys or wrong types.
+    """
     for key in plain:
         if key not in ("model", "backend"):
             raise ConfigError(

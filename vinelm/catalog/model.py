@@ -27,8 +27,8 @@ AUDIO_FACTOR = 17.0
 
 
 def _foreign(value: Any) -> str:
-    """Describe the first nested value that JSON cannot represent, such as ``"the number nan"`` or ``"a date"``; "" if there is
-    none.
+    """Return a description of the first nested value that JSON cannot represent, such as ``"the number nan"`` or ``"a date"``;
+    "" if there is none.
     """
     if isinstance(value, dict):
         return next((found for item in value.values() if (found := _foreign(item))), "")
@@ -42,8 +42,8 @@ def _foreign(value: Any) -> str:
 class LongPromptRates(BaseModel):
     """Rates for all tokens of a call with a long prompt, in dollars per million tokens.
 
-    A rate that is None is taken from the price. Cache rates keep their ratio to the input rate: if only a higher ``input`` is
-    given, they rise with it.
+    A rate that is None is taken from the ordinary price. Cache rates keep their ratio to the input rate: if only a higher
+    ``input`` is given, the cache rates rise in proportion.
 
     Args:
         above: The rates apply if the prompt has more tokens than this, >= 1.
@@ -83,7 +83,7 @@ class _Rates(NamedTuple):
 class Price(BaseModel):
     """The price of a model in dollars per million tokens.
 
-    A rate that is not given is assumed at its highest, so that no call is booked at less than its bill.
+    For a rate that is not given, a high value is assumed, so that no call is recorded at less than its bill.
 
     Args:
         input: Dollars per million prompt tokens, >= 0.
@@ -149,7 +149,7 @@ class Price(BaseModel):
         return self.call + dollars / 1e6
 
     def _of_sound(self, rates: _Rates) -> tuple[float, float]:
-        """Return the rates for audio in prompts and in answers, which are never below the rates for text."""
+        """Return the rates for audio in prompts and for audio in answers. They are never below the rates for text."""
         audio = AUDIO_FACTOR * rates.input if self.audio is None else self.audio
         audio_out = AUDIO_FACTOR * rates.output if self.audio_out is None else self.audio_out
         return max(audio, rates.input), max(audio_out, rates.output)
@@ -187,10 +187,10 @@ class Price(BaseModel):
         return self.call + (tokens_in * max(dearest) + tokens_out * dearest_out) / 1e6
 
     def in_batches(self, *, halves_cache: bool) -> Price:
-        """Return the price of calls in a batch: half of the rates for input and output, those for long prompts included.
+        """Return the price of calls in a batch: half of the rates for input and output, and half of those for long prompts.
 
-        ``halves_cache``: also half for reading and writing a prompt cache. Otherwise the cache rates, given or assumed, stay
-        unchanged, but reading never costs more than plain input.
+        ``halves_cache`` tells whether reading and writing a prompt cache also costs half. Otherwise the cache rates, given or
+        assumed, stay unchanged, but reading never costs more than plain input.
         """
         halved = {"input", "output"} | ({"cached", "cache_write", "cache_write_1h"} if halves_cache else set())
 
@@ -210,15 +210,17 @@ class Price(BaseModel):
         """Return by how many dollars a call is cheaper if ``tokens`` of its ``tokens_in`` prompt tokens are read from a prompt
         cache.
 
-        Otherwise these tokens would be charged as fresh tokens, or as written tokens if the price states a higher rate for
-        these, since only written tokens can be read later.
+        The cost is compared with a call that reads nothing from the cache. There these tokens are charged at the ordinary rate,
+        or at the rate for writing to the cache if the price states a higher one.
         """
         rates = self._rates(tokens_in)
         cold = max(rates.input, rates.cache_write) if rates.names_write else rates.input
         return min(int(tokens), tokens_in) * (cold - rates.cached) / 1e6
 
     def _rates(self, tokens_in: int) -> _Rates:
-        """Return the rates for a prompt of this length. A rate that the price does not state is assumed at its highest."""
+        """Return the rates for a prompt of ``tokens_in`` tokens. For a rate that the price does not state, a high value is
+        assumed.
+        """
         if not self.long_prompts:  # true of nearly every price, and checked for every call
             write, hour, read = self.cache_write, self.cache_write_1h, self.cached
             dearer = WRITE_FACTOR * self.input if write is None else write
@@ -270,7 +272,8 @@ _LATER_RATES = ("cache_write", "cache_write_1h", "audio", "audio_out", "cache_tt
 
 
 class Model(BaseModel):
-    """One entry of a catalog. The same model on two endpoints is two entries (VineLM paper §4.5).
+    """One entry of a catalog: a model at one endpoint, with its price. The same model at two endpoints is two entries (VineLM
+    paper §4.5).
 
     Args:
         name: The name in plans and reports; unique in its catalog.
@@ -288,8 +291,8 @@ class Model(BaseModel):
         cache_points: Which prefixes are marked for the provider's cache: with ``"auto"`` the prefixes that are read often
             enough to pay, with ``"static"`` the part that all calls of a stage share, with ``"off"`` none. Prompts with the
             application's own marks stay unchanged.
-        group: The name of its group of replicas: one model at several endpoints, which is one choice. None for an entry without
-            replicas.
+        group: The name of the entry's group of replicas: one model at several endpoints, which counts as one model. None for an
+            entry without replicas.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
@@ -321,7 +324,7 @@ class Model(BaseModel):
 
     @property
     def prompt_cache(self) -> tuple[str, str]:
-        """The key of the prompt cache that this model's calls share: the engine and the model id."""
+        """The engine and the model id, which identify the prompt cache: calls with equal pairs share a cache."""
         return self.engine, self.model_id
 
     @model_serializer(mode="wrap")
@@ -343,10 +346,10 @@ MOST_REPLICAS = 200
 
 
 class ReplicaGroup(Model):
-    """One choice that several entries serve. Tries and plans use only the group; the replica is chosen for each call.
+    """A model that several catalog entries, its replicas, serve at different endpoints. It counts as one model.
 
-    Its fields are those of the first replica, except that ``name`` and ``engine`` are the group's name, since the load of a
-    group is the load of all its replicas together.
+    Tries and plans use only the group; the replica is chosen for each call. The group's fields are those of the first replica,
+    except that ``name`` and ``engine`` are the group's name. The load of a group is the load of all its replicas together.
 
     Args:
         replicas: the entries, in the order of the catalog.
@@ -392,7 +395,9 @@ class ReplicaGroup(Model):
 
 
 def grouped(entries: Sequence[Model]) -> tuple[Model, ...]:
-    """Return the choices of a catalog: entries without a group, and each group at the position of its first entry.
+    """Return the models among which plans choose: entries without a group, and one :class:`ReplicaGroup` for each group.
+
+    A group stands at the position of its first entry.
 
     Raises:
         ConfigError: A group has the name of an entry outside of it, or its entries cannot form a group.
@@ -416,12 +421,12 @@ def grouped(entries: Sequence[Model]) -> tuple[Model, ...]:
 
 
 def entries_of(model: Model) -> tuple[Model, ...]:
-    """Return the replicas of a group, or the entry itself."""
+    """Return the replicas of a group. For a model that is not a group, return the model itself."""
     return model.replicas if isinstance(model, ReplicaGroup) else (model,)
 
 
 def all_entries(models: Iterable[Model]) -> tuple[Model, ...]:
-    """Return the entries of these choices."""
+    """Return all catalog entries behind these models: each group is replaced by its replicas."""
     return tuple(entry for model in models for entry in entries_of(model))
 
 

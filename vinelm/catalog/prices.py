@@ -49,7 +49,7 @@ CHEAP_TIERS = ("flex", "batch")
 
 
 class FoundPrice(NamedTuple):
-    """A price and its id ``PROVIDER/MODEL``, from the package's price file or converted to its form."""
+    """A price and its id ``PROVIDER/MODEL``, from the package's own price file or from the data of genai-prices."""
 
     price_id: str
     price: Price
@@ -65,7 +65,7 @@ def bundled_prices() -> Mapping[str, Price]:
 def find_price(provider: str, model_id: str, api_base: str | None = None) -> FoundPrice | None:
     """Return the price of a provider's model; None if no source has it.
 
-    The package's own price file takes precedence, unless the data of genai-prices are more than 90 days younger.
+    The package's own price file takes precedence, unless the data of genai-prices are more than 90 days newer.
 
     Args:
         provider: The provider as VineLM, LiteLLM or LangChain calls it, such as ``"openai"`` or ``"together_ai"``.
@@ -86,7 +86,7 @@ def is_fine_tuned(model_id: str) -> bool:
 
 
 def tier_of(asked: Mapping[str, Any]) -> str:
-    """Return the service tier that options or a request body select, if it is billed at separate rates; "" otherwise."""
+    """Return the service tier that ``asked``, options or a request body, selects; "" for the ordinary tier."""
     body = asked.get("extra_body")
     given = asked.get("service_tier") or (body.get("service_tier") if isinstance(body, Mapping) else None)
     named = str((given.get("type") if isinstance(given, Mapping) else given) or "").lower()
@@ -94,7 +94,9 @@ def tier_of(asked: Mapping[str, Any]) -> str:
 
 
 def beyond_list_prices(asked: Mapping[str, Any]) -> str:
-    """Return the service tier that options select, if it costs more than the list price; "" otherwise."""
+    """Return the service tier that ``asked``, options or a request body, selects, if it may cost more than the list price; ""
+    otherwise.
+    """
     tier = tier_of(asked)
     return "" if tier in CHEAP_TIERS else tier
 
@@ -107,7 +109,8 @@ def price_of_id(price_id: str) -> Price | None:
 
 
 def old_price_note(models: Iterable[Model], today: date) -> str | None:
-    """Return one line that names the models with prices over 90 days old and what to do; None if there are no such models.
+    """Return one line that names the models with prices over 90 days old, and says what to do; None if there are no such
+    models.
 
     Free models are left out.
     """
@@ -164,7 +167,7 @@ def price_origin(model: Model) -> str:
 
 
 def old_price_cure(model: Model) -> str:
-    """Return a text on how to update the model's old price."""
+    """Return a text that tells the user how to update the model's old price."""
     if GENAI_PRICES in model.price.source:
         return "upgrade the package genai-prices, or give a price in the catalog"
     return f"compare it with {model.price.source}, and give it with today's date"
@@ -219,7 +222,7 @@ def _price(seller: Provider, model: ModelInfo) -> Price | None:
 
 
 def _standing(model: ModelInfo, now: datetime) -> ModelPrice:
-    """Return the price of a model at the time ``now``. If prices depend on the time of day, return the one with the highest
+    """Return the price of a model at the time ``now``. If prices depend on the time of day, return the price with the highest
     output rate.
     """
     if not isinstance(model.prices, list):

@@ -39,16 +39,16 @@ def refuse_secrets(models: tuple[Model, ...], backends: Mapping[str, Mapping[str
 
 
 def holds_secret(value: Any) -> bool:
-    """Return whether a value contains a secret: under a key that names one, such as ``api_key``, or as a text in a secret's
-    form, such as ``Bearer ...``.
+    """Return whether a value contains a secret: a value under a key such as ``api_key``, or a text that looks like a secret,
+    such as ``Bearer ...``.
     """
     return _secret_in(value) is not None
 
 
 def _secret_in(value: Any) -> str | None:
-    """Return the key under which ``value`` contains a secret, in quotes.
+    """Return the key under which ``value`` contains a secret, in quotes; None if it contains no secret.
 
-    Return "" if the secret stands without a key, as in a plain text or a list; return None without a secret.
+    Return "" if the secret has no key, as in a plain text or a list.
     """
     if isinstance(value, Mapping):
         for key, inner in value.items():
@@ -97,7 +97,9 @@ _named: set[str] = set()
 
 
 def name_secret(variable: str) -> None:
-    """Make :func:`redacted` replace an environment variable's value, whatever its name, in this process."""
+    """Make :func:`redacted` replace the value of the environment variable ``variable`` in this process, even if its name does
+    not look secret.
+    """
     _named.add(variable)
 
 
@@ -131,7 +133,7 @@ class _Secrets(NamedTuple):
 
     Attributes:
         environment: A copy of the environment, to notice changes; None if it has to be read every time.
-        names: The number of variables that :func:`name_secret` had been called for.
+        names: How many variables :func:`name_secret` had been called for by then.
         named: Pairs of a secret value and its replacement ``$NAME``, the longest value first.
     """
 

@@ -38,8 +38,8 @@ def output() -> IO[str]:
 
 @contextmanager
 def stdout_apart(*, for_good: bool = False) -> Iterator[None]:
-    """Separate the command's data from the application's output. Inside the block the application's stdout is redirected to
-    stderr, and data goes to :func:`output`.
+    """Separate the command's data from what the application prints. Inside the block, ``sys.stdout`` goes to stderr, and data
+    goes to :func:`output`.
 
     An application that is imported, built or run may print, and so may its threads, its child processes, and C libraries that
     write to descriptor 1. A single such line before a JSON object would make the output invalid.
@@ -93,8 +93,9 @@ def _point_stdout_at(descriptor: int) -> None:
 
 
 def stdout(*, err: bool = False) -> Console:
-    """Return a console for data, or with ``err`` for stderr. It has no markup, and is 80 columns wide if it is not a
-    terminal.
+    """Return a rich console that prints the command's data, or that prints on stderr if ``err`` is true.
+
+    It has no markup, and is 80 columns wide if it is not a terminal.
     """
     from rich.console import Console
 
@@ -122,7 +123,7 @@ def show_table(
 
 
 def watch_table(make: Callable[[], tuple[str, Sequence[str], Sequence[Sequence[str]]]], every_s: float) -> None:
-    """Show a table on the terminal and replace it every ``every_s`` seconds, until Ctrl-C.
+    """Show a table on the terminal, and replace it by a new one every ``every_s`` seconds until Ctrl-C.
 
     Args:
         make: returns the arguments ``title``, ``columns`` and ``rows`` of :func:`show_table`.
@@ -139,7 +140,7 @@ def watch_table(make: Callable[[], tuple[str, Sequence[str], Sequence[Sequence[s
 
 
 def _table(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None) -> Table:
-    """Return the table as :func:`show_table` prints it. If the table does not fit, widen the console."""
+    """Return a table that is formatted as :func:`show_table` prints it. If it does not fit, widen the console."""
     from rich import box
     from rich.table import Table
 
@@ -177,8 +178,7 @@ def _wrapped(head: str, cells: Sequence[str]) -> str:
 
 
 def _widest(heads: Sequence[str], cells: Sequence[Sequence[str]], piece: re.Pattern[str]) -> list[int]:
-    """Return for each column the width, in terminal characters, of the longest text in its heading and cells that is never
-    broken.
+    """Return, for each column, the width of its longest unbreakable text (a word or number), in terminal characters.
 
     Args:
         heads: The heading of each column.
@@ -234,7 +234,7 @@ def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
     Yields:
         ``advance(done, total, title, detail=None)``: sets the bar with this title to ``done`` of ``total``; a new title adds a
             bar.
-        ``detail`` is the short text next to the bar, by default the two numbers.
+        ``detail`` is the short text next to the bar; by default the two numbers.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -270,7 +270,8 @@ def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def one_json_object() -> Iterator[dict[str, Any]]:
-    """Collect the output of :func:`print_json` in the block, so that a failure after a result can be added to it.
+    """Collect what :func:`print_json` would print in the block into one object, so that the error of a later failure can be
+    added.
 
     Yields:
         The object, initially empty. The caller prints it.

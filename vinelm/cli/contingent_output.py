@@ -1,4 +1,4 @@
-"""Plans in the terminal: a plan as a tree, the frontier, and the branches after each stage."""
+"""Prints plans in the terminal: a plan as a tree, the best plans as a table, and how often each branch is taken."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def show_tree(decision: Decision, title: str = "The plan") -> None:
 
 
 def show_frontier(found: PlanFrontier) -> None:
-    """Print an estimated frontier, and its most accurate plan as a tree if that plan branches."""
+    """Print a table of the best plans by cost and accuracy, and the most accurate of them as a tree if that plan branches."""
     columns = [name for name in _columns() if name in found.rows[0]]
     rows = [[_columns()[name].text(row[name]) for name in columns] for row in found.rows]
     title = f"Pareto frontier of accuracy and cost: {len(rows)} of {found.n_plans} {found.best.noun}s"
@@ -47,8 +47,8 @@ class _Column(NamedTuple):
 
 
 def _columns() -> dict[str, _Column]:
-    """Return the columns of a frontier's table, each as (heading, function that formats a value, note), keyed by the field of
-    a row that the column shows.
+    """Return the columns of the table of best plans, by the field that a column shows: (heading, function that formats a value,
+    note).
     """
 
     def half(width: float | None) -> str:
@@ -92,7 +92,7 @@ def show_arms(annotated: AnnotatedTrie) -> None:
 
 
 def arm_facts(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return what :func:`show_arms` prints as plain JSON types."""
+    """Return the shares of requests that take each branch, as :func:`show_arms` prints them, as plain JSON types."""
     from vinelm.evaluation.plans.arms import arm_shares
 
     return [asdict(share) for share in arm_shares(annotated)]

@@ -1,7 +1,7 @@
-"""Makes command-line options from a verb's Python function. Names and defaults come from the function's signature, help texts
-from its docstring.
+"""Makes command-line options from the parameters of a Python function, such as ``vinelm.batch``.
 
-The source is read, not imported, so that showing help loads no numerical libraries.
+Names and defaults come from the function's signature, help texts from its docstring. The source is read, not imported, so that
+showing help loads no numerical libraries.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _source(module: str) -> ast.Module:
 
 
 def keywords_of(function: str) -> dict[str, tuple[str, Any, str]]:
-    """Return each keyword of a function that has a default: its annotation, default, and description in ``Args:``.
+    """Return, for each keyword of a function that has a default: its annotation, its default, and its description in ``Args:``.
 
     Args:
         function: ``module:name``; its module is not imported.
@@ -93,7 +93,7 @@ def keywords_of(function: str) -> dict[str, tuple[str, Any, str]]:
 
 
 def text_of(said: str, names: Collection[str]) -> str:
-    """Convert a docstring's description of a keyword to the text that the command line's help shows.
+    """Convert ``said``, a docstring's description of a keyword, to the text that the command line's help shows.
 
     ``None: ...`` becomes the default, sentences that begin with ``In Python`` are left out, and names of keywords become names
     of options: ``names`` are all keywords of the function.

@@ -31,8 +31,9 @@ _FIELD = re.compile(rf"(?<![-\w]){_FIELDS}\b")
 
 
 def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog:
-    """Load the catalog file. For a check that calls no model, return a simulated catalog instead if no file is named, with the
-    default preset unless another preset is named.
+    """Return the catalog in the file ``models``. If it is None, return a simulated catalog, for a check that calls no model.
+
+    ``preset`` names the preset of the simulated catalog; None takes the default preset.
     """
     from vinelm.backends import simulated_catalog
     from vinelm.catalog import Catalog
@@ -41,9 +42,7 @@ def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog
 
 
 def is_trie_file(path: Path) -> bool:
-    """Return whether the file is an annotated trie. This is decided by its content, or by its suffix if the file does not
-    exist.
-    """
+    """Return whether the file is an annotated trie. Its content decides, or its suffix if the file does not exist."""
     if not path.is_file():
         return path.suffix == ".vine"
     with path.open("rb") as file:
@@ -51,7 +50,7 @@ def is_trie_file(path: Path) -> bool:
 
 
 def refuse_replacing(output: Path, made_of: Path) -> None:
-    """Raise :class:`ConfigError` if ``output`` is the input file itself, which would be overwritten."""
+    """Raise :class:`ConfigError` if ``output`` is the input file ``made_of`` itself, which would be overwritten."""
     if output.exists() and made_of.exists() and output.samefile(made_of):
         raise ConfigError(f"{output}: this is the input file and would be overwritten: use another name for -o")
 
@@ -154,7 +153,9 @@ def say_changed_prices(held: Mapping[str, Model]) -> None:
 
 @contextmanager
 def in_options() -> Iterator[None]:
-    """Reword an input error raised in the block to name options (``--max-cost-usd``) instead of fields (``max_cost_usd``)."""
+    """Inside the block, reword errors about the input so that they name options (``--max-cost-usd``) instead of fields
+    (``max_cost_usd``).
+    """
     try:
         yield
     except InputError as error:

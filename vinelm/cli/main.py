@@ -1,4 +1,4 @@
-"""The ``vinelm`` command. Loads a subcommand's module on use, and maps errors to exit codes."""
+"""The ``vinelm`` command: it imports the module of a subcommand on first use, and maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -61,19 +61,23 @@ if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
 
 
 def module_of(command: str) -> str:
-    """Return the module that defines a subcommand. ``try`` is a Python keyword, so it cannot name a module."""
+    """Return the name of the module that defines a subcommand. It differs for ``try``, which is a Python keyword and cannot
+    name a module.
+    """
     return "vinelm.cli.try_app" if command == "try" else f"vinelm.cli.commands.{command}"
 
 
 class LazyGroup(SuggestingGroup):
-    """A group that imports a subcommand's module on use."""
+    """The command group ``vinelm``. It imports the module of a subcommand only when that subcommand is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the subcommands in the order in which users need them."""
+        """Return the names of the subcommands in the order in which users need them."""
         return list(COMMANDS)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Raise an error for an empty argument of any command, because an empty path would mean the working folder."""
+        """Parse the arguments. Raise an error if any argument of any command is empty, because an empty path would mean the
+        working folder.
+        """
         for before, given in zip(["", *args], args, strict=False):
             option, has_value, value = given.partition("=")
             if not given or (has_value and not value and _OPTION.fullmatch(option)):
@@ -82,7 +86,8 @@ class LazyGroup(SuggestingGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand with this name, which may be an old name of a command."""
+        """Return the name, the subcommand and its arguments for a command line. The name may also be an old name of a command.
+        """
         for words in (2, 1):
             if (today := OLD.get(" ".join(args[:words]))) is not None:
                 args = [*today.split(), *args[words:]]
@@ -108,8 +113,9 @@ class LazyGroup(SuggestingGroup):
                 formatter.write_dl(rows)
 
     def nearest(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the commands called ``name`` in subgroups, as ``GROUP NAME``. If there are none, return the subcommand of the
-        most similar name, if any.
+        """Return suggestions for an unknown command: the commands called ``name`` in subgroups, as ``GROUP NAME``.
+
+        If there are none, return a list with the subcommand of the most similar name, if any.
         """
         groups = [group for group in map(partial(self.get_command, ctx), GROUPS) if isinstance(group, click.Group)]
         return [f"{group.name} {name}" for group in groups if name in group.commands] or super().nearest(ctx, name)
@@ -168,11 +174,11 @@ def _title(ctx: click.Context) -> str:
 @click.version_option(__version__, "--version", prog_name="vinelm", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Find out which LLM calls of an app can run on a cheaper model, prove it on your own requests, and serve it.
+    """Find out which LLM calls of an app can run on a cheaper model, prove it on your own requests, and serve the cheaper plan.
 
-    From the traces of an app in any language (`replay`), or from the app itself in Python (`try`); labels are not needed. A
-    plan has the lowest cost that reaches an accuracy, or the highest accuracy within a budget of dollars or seconds. It is
-    served in your Python process, or to every client of OpenAI's API (`gateway`).
+    Start from the traces of an app in any language (`replay`), or from the app itself in Python (`try`); labels are not needed.
+    A plan chooses the models: it has the lowest cost that reaches an accuracy, or the highest accuracy within a budget of
+    dollars or seconds. It is served in your Python process, or to every client of OpenAI's API (`gateway`).
 
     Data goes to stdout, progress and errors to stderr. Exit codes: 0 success, 1 failure, 2 bad input, 3 budget reached (run
     the same command again to continue), 130 interrupted.

@@ -1,4 +1,4 @@
-"""Declares options: short forms, options shared by several commands, and groups."""
+"""Decorators that declare command-line options, and a command group that suggests similar names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class SuggestingGroup(click.Group):
-    """A group whose error for an unknown command suggests similar names.
+    """A command group whose error message for an unknown command suggests similar names.
 
     Args:
         for_file: The subcommand that takes one file. It is suggested to a user who names a file instead of a subcommand.
@@ -31,7 +31,9 @@ class SuggestingGroup(click.Group):
         self.for_file = for_file
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand. Raise :class:`click.UsageError` with suggestions if no subcommand has this name."""
+        """Return the name, the subcommand and its arguments for a command line. Raise :class:`click.UsageError` with
+        suggestions if no subcommand has this name.
+        """
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
             near = " or ".join(map(repr, self.nearest(ctx, name) or self.with_file(ctx, args)))
@@ -40,7 +42,7 @@ class SuggestingGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def nearest(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the command whose name is most similar to ``name``, if any."""
+        """Return a list with the command whose name is most similar to ``name``; the list is empty if none is similar."""
         return get_close_matches(name, self.list_commands(ctx), n=1)
 
     def with_file(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -50,7 +52,7 @@ class SuggestingGroup(click.Group):
 
 
 def resumable(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a command as resumable: after Ctrl-C its message says that the same command continues.
+    """Wrap a command that can be resumed: after Ctrl-C its message says that running the same command continues the work.
 
     For a command without any work to continue (``--dry-run``, `vinelm evaluate` without ``--serve``), the message only states
     that it was interrupted.
@@ -104,7 +106,7 @@ def path_argument(name: str, **more: Any) -> Callable[[Command], Command]:
 
 
 def stacked(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Combine several decorators into one, as if they were stacked."""
+    """Return one decorator that applies these decorators as if they were stacked in this order."""
 
     def apply(command: Command) -> Command:
         for decorator in reversed(decorators):

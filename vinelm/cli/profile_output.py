@@ -29,7 +29,7 @@ ENDED = {
 
 
 def show(result: ProfileResult, store: ObservationStore, *, max_error: float | None) -> None:
-    """Print the cost by model, depth and stage, the coverage, the savings, and the next command.
+    """Print the result of a profile: the cost by model, depth and stage, the coverage, the savings, and the next command.
 
     ``max_error`` is the ``--max-error`` that the user gave to the profile; None without it.
     """
@@ -72,7 +72,8 @@ def show(result: ProfileResult, store: ObservationStore, *, max_error: float | N
 def _show_next(result: ProfileResult, store: ObservationStore, max_error: float | None) -> None:
     """Print the next command: `vinelm estimate`, or how to continue if there are too few results to estimate.
 
-    Print nothing if the run was broken off. ``max_error`` is the ``--max-error`` that the user gave; None without it.
+    Print nothing if the run ended because of a problem that the user has to solve first, such as failing calls. ``max_error``
+    is the ``--max-error`` that the user gave; None without it.
     """
     from vinelm.api.certainty import shortfall
     from vinelm.api.estimation import MAX_ERROR
@@ -110,7 +111,11 @@ def _known(lacks: Shortfall) -> str:
 
 
 def _show_judge(store: ObservationStore) -> float:
-    """Print the number of the judge's verdicts, and return the cost of its calls in dollars; 0 without a judge."""
+    """Print how many verdicts the judge (a model that says whether an answer is correct) has given, and return the cost of its
+    calls.
+
+    The cost is in dollars; 0 without a judge.
+    """
     from vinelm.traces.store.judgements import Judgements
 
     records = Judgements(store)
@@ -141,7 +146,9 @@ def _spend_table(title: str, spend: Mapping[str | int, Any], total: float) -> No
 
 
 def print_result(result: ProfileResult, store: ObservationStore, *, max_error: float | None) -> None:
-    """Print the result as one JSON object."""
+    """Print the result of a profile as one JSON object. ``max_error`` is the ``--max-error`` that the user gave; None without
+    it.
+    """
     spend = {by: {str(k): asdict(v) for k, v in store.spend(by).items()} for by in GROUPS}  # type: ignore[arg-type]
     facts = {"workflow": store.identity.workflow, "store": str(store.path), "is_simulated": store.identity.is_simulated}
     facts |= {} if max_error is None else {"max_error": max_error}
@@ -283,8 +290,8 @@ def _whole(one: ForecastInterval) -> tuple[str, str, str]:
 
 
 def _plain(one: Forecast | Needs) -> dict[str, Any]:
-    """Return the fields as plain JSON types. An interval becomes an object with a key for each of its numbers, such as ``low``
-    and ``high``.
+    """Return the fields of a forecast as plain JSON types. An interval becomes an object with the keys ``low``, ``middle`` and
+    ``high``.
     """
     return {field.name: _named(getattr(one, field.name)) for field in fields(one)}
 

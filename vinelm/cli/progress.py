@@ -42,9 +42,9 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
 
 
 def at_step(text: str, *, after: ThrottledReporter | None = None) -> None:
-    """Print ``text``, the title of the step of a long command that begins now.
+    """Print ``text``, the title of the step that a long command begins now, and show it as the current work.
 
-    First, unless stderr is a terminal, ``after`` prints the previous step's last progress, which it may have held back.
+    If stderr is not a terminal, ``after`` first prints the previous step's last progress, which it may have held back.
     """
     if after is not None:
         after.last()
@@ -77,7 +77,8 @@ def show_single_models(found: SingleModels, *, err: bool = False) -> None:
 
 
 class RateEstimate:
-    """Estimates a run's speed in calls per second, and the remaining time ``eta_s`` in seconds; None until there is progress.
+    """Estimates a run's speed in calls per second, and its remaining time ``eta_s`` in seconds. ``eta_s`` is None until there
+    is progress.
 
     Args:
         started_s: When this run started, in seconds of the clock.
@@ -98,8 +99,9 @@ class RateEstimate:
 
 
 def share(now: Progress) -> float:
-    """Return how much of the run is done, a fraction in [0, 1]: the highest of the used fractions of the target coverage, the
-    budget and the cost at the next interim check.
+    """Return how much of the run is done, as a fraction in [0, 1].
+
+    It is the largest of three fractions: of the target coverage, of the budget, and of the cost at the next interim check.
     """
     shares = [now.coverage / (now.target or 1.0)]
     if now.budget_usd:
@@ -110,7 +112,7 @@ def share(now: Progress) -> float:
 
 
 def line(now: Progress, rate: RateEstimate) -> str:
-    """Format the progress as one line of text."""
+    """Return the progress of a profile as one line of text; ``rate`` has the speed and the remaining time."""
     low, high = now.interval
     target = f" of {percent(now.target)}" if now.target and now.coverage < now.target else ""
     budget = f" of {usd(now.budget_usd)}" if now.budget_usd is not None else ""

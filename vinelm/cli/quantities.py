@@ -41,7 +41,9 @@ class Quantity(_OfFloat):
         self.name, self._read, self._forms, self._most, self._unit = name, read, forms, most, unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number. Raise a usage error with the option, the value and the value that was probably meant."""
+        """Return ``value`` as a number in the command's unit. Raise a usage error if it is invalid; its message suggests the
+        value that was probably meant.
+        """
         if not isinstance(value, str):
             return float(value)
         try:
@@ -58,7 +60,7 @@ class Quantity(_OfFloat):
 
 
 class Count(_OfInt):
-    """A whole number, at least ``least``."""
+    """A parameter type for a whole number that is at least ``least``."""
 
     name = "count"
 
@@ -66,7 +68,7 @@ class Count(_OfInt):
         self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number. Raise a usage error with the option and the smallest allowed value."""
+        """Return ``value`` as a whole number. Raise a usage error, which names the smallest allowed value, if it is invalid."""
         if not isinstance(value, str):
             return int(value)
         try:
@@ -79,23 +81,25 @@ class Count(_OfInt):
 
 
 class OneOf(click.Choice[str]):
-    """One of a list of words; the error suggests the nearest one."""
+    """A parameter type for one of a list of words. The error for any other word suggests the most similar one of the list."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word. Raise a usage error with the valid words if the word is not among them."""
+        """Return the word. Raise a usage error with the valid words if ``value`` is not among them."""
         if value in self.choices:
             return str(value)
         raise _refused(param, ctx, f"is {value!r}{did_you_mean(value, self.choices)}: use {' or '.join(self.choices)}")
 
 
 class InputFile(click.Path):
-    """A file or folder that has to exist; the error suggests the nearest one."""
+    """A parameter type for the path of an existing file or folder. The error for a missing path suggests a similar one that
+    exists.
+    """
 
     def __init__(self) -> None:
         super().__init__(path_type=str)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path unchanged if it exists. Otherwise raise a usage error with the nearest existing path."""
+        """Return the path unchanged if it exists. Otherwise raise a usage error that suggests a similar path that exists."""
         found = str(super().convert(value, param, ctx))
         try:
             is_there = Path(found).exists()

@@ -27,19 +27,20 @@ if TYPE_CHECKING:
 @output_options
 @resumable
 def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Go the whole way with your own app: read its graph, profile it, and say whether to switch.
+    """Read the graph of your app, profile the app, and say whether to switch to other models.
 
     On a terminal the first run asks how many points of accuracy a cheaper plan may lose, unless --max-loss says so.
 
-    APP is FILE.py:ATTRIBUTE, or the graph of langgraph.json, as for `vinelm init`. The first time this writes workflow.py and
-    models.toml next to it, as that command does; files that are there are kept, so that you may change them and run the same
-    line again. Then it buys rows until it is certain, no plan can be proven on these requests, or the budget is spent: first
-    what your app runs today and every single model on the same requests, whose table is shown, then the plans that would
-    replace it. The verdict is SWITCH,
-    KEEP, UNDECIDED or NOT ENOUGH DATA.
+    APP is FILE.py:ATTRIBUTE, or the graph of langgraph.json, as for `vinelm init`. The first run writes workflow.py and
+    models.toml next to the app, as that command does. Existing files are kept, so you may change them and run the same command
+    again. Then requests are run and their results stored, until the verdict is certain, no plan can be proven on these
+    requests, or the budget is spent. First, today's models and every single model answer the same requests, and a table
+    compares them; then come the plans that might replace today's models. The verdict is SWITCH, KEEP, UNDECIDED or NOT ENOUGH
+    DATA.
 
-    What is bought is kept in app.db: the same line continues an interrupted run, and a larger budget adds to it. Ctrl-C shows
-    the verdict of the rows so far. Writes app.vine, which serves, and report/report.html. In Python: vinelm.try_app.
+    All results are stored in app.db, so the same command continues an interrupted run, and a larger budget adds results. Ctrl-C
+    ends with the verdict of the results so far. Writes app.vine, the plan file for serving, and report/report.html. In Python:
+    vinelm.try_app.
 
     Exit code 0 whatever the verdict, 2 for bad input.
 
@@ -74,8 +75,9 @@ def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> N
 
 
 def _asked_max_loss(trie: Path) -> float | None:
-    """Ask for the allowed loss of accuracy, and return it as a fraction; None if ``trie`` of an earlier run exists, or the
-    command does not run in a terminal.
+    """Ask the user how much accuracy a cheaper plan may lose, and return it as a fraction; None if the user is not asked.
+
+    The user is not asked if ``trie`` of an earlier run exists, or if the command does not run in a terminal.
     """
     if trie.exists() or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None

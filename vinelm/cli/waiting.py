@@ -1,4 +1,4 @@
-"""Shows that a silent command still works: on a terminal a line that counts seconds, in a log an occasional line.
+"""Shows that a command without output is still working: a line that counts seconds on a terminal, or occasional lines in a log.
 
 The line disappears whenever something is printed (:mod:`vinelm.cli.console` calls :func:`make_way`), and returns after
 another silence.
@@ -79,8 +79,8 @@ class AtWork:
             self._title, self._began_s, self._next_log_s = title, self._clock(), FIRST_LOG_S
 
     def hold(self, change: int) -> None:
-        """Add ``change`` to the number of code blocks that currently draw on the terminal: +1 when a block starts, -1 when it
-        ends.
+        """Change the number of code blocks that currently draw on the terminal by ``change``: +1 when a block starts, -1 when
+        it ends.
 
         The activity line is hidden while the number is above 0.
         """
@@ -107,7 +107,7 @@ def now_at(title: str) -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hide the activity line while the block draws on the terminal or asks a question."""
+    """Hide the activity line while the code in the block draws on the terminal or asks a question."""
     here = _CURRENT[-1:]
     for one in here:
         one.hold(1)
@@ -120,7 +120,7 @@ def held() -> Iterator[None]:
 
 @contextmanager
 def at_work(title: str) -> Iterator[None]:
-    """Show ``title`` as the work in the block whenever nothing has been printed for a while."""
+    """Inside the block, show ``title`` as the current work whenever nothing has been printed for a while."""
     is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     one = AtWork(title, _show if is_terminal else None, _log)
     _CURRENT.append(one)

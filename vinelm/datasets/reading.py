@@ -24,7 +24,7 @@ METADATA = "metadata"
 
 @dataclass(frozen=True, slots=True)
 class Unfolded:
-    """A row of a dataset, divided into inputs and labels.
+    """A row of a dataset, divided into inputs and labels (the right answer and other data that the application must not see).
 
     Attributes:
         inputs: What the graph may see.
@@ -36,12 +36,12 @@ class Unfolded:
 
 
 def unfolded(row: Mapping[str, Any], where: str) -> Unfolded | None:
-    """Return the inputs and labels of a row from an export of LangSmith or Langfuse, or None if the item is archived. In rows
-    of other tables, all columns are inputs.
+    """Return the inputs and labels of a dataset's row; None if the row is an archived item of Langfuse.
 
-    LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``), Langfuse's
-    items ``input`` and ``expectedOutput`` or ``expected_output``. Each key of an object becomes an input or label; any other
-    value becomes one under its column's name.
+    LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``). Langfuse's
+    items have ``input`` and ``expectedOutput`` or ``expected_output``. If such a value is an object, each of its keys becomes
+    an input or label. Any other value becomes an input or label under its column's name. In rows of other tables, all columns
+    are inputs.
 
     Raises:
         DatasetError: A key is both in the input and in the reference.
@@ -77,7 +77,8 @@ def _keys(value: Any, name: str) -> dict[str, Any]:
 
 
 def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row with its columns ``inputs.KEY`` and ``outputs.KEY`` grouped into objects ``inputs`` and ``outputs`` again.
+    """Return a row in which the columns ``inputs.KEY`` and ``outputs.KEY`` are grouped into two objects, ``inputs`` and
+    ``outputs``.
 
     A row without such columns is returned unchanged.
     """
@@ -95,7 +96,9 @@ def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def decoded(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an export's row with its JSON cells parsed, so that paths can select values in them."""
+    """Return a row of an export, with the JSON texts in its cells parsed. So a path such as ``outputs.answer`` can select a
+    value.
+    """
     nested = _nested(row)
     parts = ("inputs", "outputs", "input", METADATA, *_LANGFUSE_OUTPUTS)
     return {name: json_in(value) if name in parts else value for name, value in nested.items()}
@@ -106,7 +109,8 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The columns that become the input and the labels of a request. If left out, the format decides (docs/profiling.md).
+    """Which columns of a dataset become the inputs, the labels and the id of a request. What is left out follows from the
+    format (docs/profiling.md).
 
     Args:
         inputs: (key of the request, column) of each input. If there are any, other columns are left out.
@@ -133,7 +137,7 @@ class Columns:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Columns:
-        """Parse texts that name columns: ``input.KEY=COLUMN``, ``label.KEY=COLUMN`` and ``id=COLUMN``.
+        """Return the columns that these texts name: ``input.KEY=COLUMN``, ``label.KEY=COLUMN`` or ``id=COLUMN``.
 
         Raises:
             ConfigError: A text has another form (``dataset-column-text``), or the columns are invalid (see :class:`Columns`).
@@ -156,7 +160,7 @@ class Columns:
 
     @property
     def is_default(self) -> bool:
-        """Return whether all columns are left to the format."""
+        """Whether the user selected no columns, so that the format of the dataset decides."""
         return self == Columns()
 
 
@@ -330,7 +334,7 @@ def _repeats(request_id: str, row: Mapping[str, Any], columns: Columns, where: s
 
 
 def with_dataset(workflow: Workflow, dataset: RequestSet, *, labelled: bool = True) -> Workflow:
-    """Return the workflow with the dataset's requests instead of its own.
+    """Return a copy of the workflow with the requests of ``dataset`` instead of its own requests.
 
     Args:
         workflow: A finished workflow. Every new request must have the keys that all of its own requests have, and a value for

@@ -129,7 +129,9 @@ def _record(row: Any, where: str) -> Record:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, text including the line break) for each line, without a byte order mark."""
+    """Yield (number, text) for each line of a text file, without a byte order mark. Numbers begin at 1; the text includes the
+    line break.
+    """
     with _opened(path) as file:
         number = 0
         while line := _read_line(file, path, number + 1):

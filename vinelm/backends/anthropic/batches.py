@@ -37,7 +37,7 @@ _OF_THE_SERVER = ("api_error", "overloaded_error", "timeout_error")
 
 
 class AnthropicBatches(SdkBatches["Anthropic"]):
-    """Anthropic's batches through its SDK."""
+    """The interface to Anthropic's message batches: it uses Anthropic's Python SDK to submit, find and read batches."""
 
     halves_cache = True
     most_calls, most_bytes = 100_000, 240 << 20
@@ -46,10 +46,9 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Submit ``calls``, a mapping from names to request bodies, as a batch in one HTTP request. Return the provider's batch
-        id.
+        """Submit ``calls``, a mapping from a call's name to its request body, as one batch. Return the provider's batch id.
 
-        ``key`` is not sent, since the calls' names begin with it.
+        ``key``, VineLM's key for the batch, is not sent, because the name of each call already begins with the key.
         """
         bodies = {name: dict(body) for name, body in calls.items()}
         betas: dict[str, None] = {}
@@ -62,10 +61,11 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return messages.batches.create(requests=requests, extra_headers=headers, timeout=NO_LIMIT_S).id
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Search the provider's list for our batch; see :meth:`BatchApi.find <vinelm.backends.remote.provider.BatchApi.find>`.
+        """Search the provider's list for our batch ``key``; see :meth:`BatchApi.find
+        <vinelm.backends.remote.provider.BatchApi.find>`.
 
-        A batch lists its calls only once it has ended. So the result is uncertain while another batch with the same number of
-        calls is running.
+        Anthropic shows the calls of a batch only once the batch has ended. So if our batch is not found, the result is marked
+        as uncertain while another batch with the same number of calls is running.
         """
         batches, is_certain = self._clients.of(model).messages.batches, True
         for number, batch in enumerate(batches.list(limit=100)):
@@ -92,7 +92,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return with_missing(found, getattr(batch.request_counts, "succeeded", None))
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Return Anthropic's message parsed as langchain-anthropic parses it."""
+        """Return ``body``, an Anthropic message as JSON, as the chat result that langchain-anthropic makes of it."""
         from anthropic.types import Message
 
         result: ChatResult = self.chat_of(model)._format_output(Message.model_validate(dict(body)))  # type: ignore[attr-defined]
@@ -108,7 +108,9 @@ def _client(model: Model) -> Anthropic:
 
 
 def own_headers(key: str, base: str) -> dict[str, Any]:
-    """Return HTTP headers that send this key to the server at ``base``, and suppress other credentials from the environment."""
+    """Return HTTP headers that send ``key`` to the server at ``base`` and no other credentials that the SDK finds in the
+    environment.
+    """
     from anthropic import Omit
 
     lines = "" if base.startswith(HOME) else os.environ.get(AMBIENT_HEADERS, "")
@@ -117,7 +119,7 @@ def own_headers(key: str, base: str) -> dict[str, Any]:
 
 
 def _results(lines: Iterator[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield name and result of each call in a results file; the result of an invalid line is a failure."""
+    """Yield the name and the result of each call in a results file. An invalid line gives a failure as the result."""
     for line in lines:
         name = None
         try:

@@ -22,8 +22,8 @@ CONNECTIONS = 256
 
 
 class BedrockProvider(Provider):
-    """Creates ``ChatBedrockConverse`` models. Credentials come from boto3's usual chain, or from a Bedrock API key in
-    ``AWS_BEARER_TOKEN_BEDROCK``.
+    """Creates ``ChatBedrockConverse`` models. Credentials come from boto3's usual sources, or from a Bedrock API key in the
+    environment variable ``AWS_BEARER_TOKEN_BEDROCK``.
 
     A catalog entry's option ``region`` sets the region (default: the environment's), ``api_base`` another endpoint. Other
     options are settings of ``ChatBedrockConverse``, or request fields that are specific to the model.

@@ -35,7 +35,7 @@ _REST = {
 
 
 class GeminiBatches(SdkBatches["Client"]):
-    """Gemini's batches through its SDK."""
+    """The interface to Gemini's batches: it uses Google's Python SDK to submit, find and read batches."""
 
     most_calls, most_bytes = 10_000, 18 << 20  # the API takes 20 MB inline
 
@@ -51,10 +51,9 @@ class GeminiBatches(SdkBatches["Client"]):
         return {"contents": [_plain(one) for one in made["contents"]], "config": config}
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Submit ``calls``, a mapping from names to request bodies, as a batch in one HTTP request. Return the provider's batch
-        id.
+        """Submit ``calls``, a mapping from a call's name to its request body, as one batch. Return the provider's batch id.
 
-        ``key`` becomes the batch's display name.
+        ``key``, VineLM's key for the batch, becomes the batch's display name.
         """
         requests: Any = [
             {"contents": body["contents"], "config": dict(body["config"]), "metadata": {NAME: name}}
@@ -91,7 +90,7 @@ class GeminiBatches(SdkBatches["Client"]):
         return found
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Return Gemini's response parsed as langchain-google-genai parses it."""
+        """Return ``body``, a Gemini response as JSON, as the chat result that langchain-google-genai makes of it."""
         from google.genai.types import GenerateContentResponse
         from langchain_google_genai.chat_models import _response_to_result
 
@@ -112,7 +111,7 @@ def _client(model: Model) -> Client:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """Return the SDK's object as plain JSON types."""
+    """Return ``value``, an object of the SDK, as plain JSON types."""
     found: dict[str, Any] = value.model_dump(mode="json", exclude_none=True) if hasattr(value, "model_dump") else dict(value)
     return found
 

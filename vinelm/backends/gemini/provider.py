@@ -35,7 +35,8 @@ class GeminiProvider(Provider):
         self._settings(model)
 
     def credentials(self, model: Model) -> dict[str, Any]:
-        """Return the chat model's settings that hold the credentials and select the Google service."""
+        """Return the settings with which the chat model is created that contain the credentials and select the Google service.
+        """
         return {"vertexai": False, "api_key": named_key(model, KEY_ENV)}
 
     def make(self, model: Model) -> BaseChatModel:
@@ -86,8 +87,8 @@ class GeminiProvider(Provider):
 
 
 class VertexProvider(GeminiProvider):
-    """Gemini on Vertex AI, with a Google Cloud project and application default credentials, or with a key of Vertex's express
-    mode.
+    """Creates chat models for Gemini on Vertex AI, with a Google Cloud project and its default credentials, or with a key of
+    Vertex's express mode.
 
     The options ``project`` and ``location`` select the project (default: the variable ``GOOGLE_CLOUD_PROJECT``) and the
     location (default: the variable ``GOOGLE_CLOUD_LOCATION``, otherwise ``global``).

@@ -33,7 +33,9 @@ class LangChainProvider(Provider):
             self.make(model)
 
     def inner(self, model: Model) -> InnerChat:
-        """Return the application's own chat model object if it passed one in, otherwise the chat model made from the entry."""
+        """Return the application's own chat model object for the entry if there is one, otherwise a chat model made from the
+        entry.
+        """
         given = self._live.get(model.name)
         return InnerChat(given) if given is not None else super().inner(model)
 

@@ -1,5 +1,6 @@
-"""Admits calls to models with a prompt cache: a call waits while another call writes its prefix to the cache, and its prompt
-gets cache marks.
+"""Delays calls to models with a prompt cache while another call writes the same beginning of the prompt to the cache.
+
+When a call is sent, it is also decided which beginnings of its prompt get cache marks.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from vinelm.requests.protocols import Backend, RateLimiter, RatePermit
 
 
 class PromptAdmission:
-    """The rate limits of a model whose prompts are cached (``cache_points``). A call waits while another call writes its prefix
-    to the cache. Thread-safe.
+    """Decides when a call to a model with a prompt cache (``cache_points``) may start. Thread-safe.
+
+    A call waits while another call writes the same beginning of the prompt to the cache, and then for the engine's rate limits.
 
     Args:
         limiter: the rate limits of the model's engine.
@@ -28,15 +30,16 @@ class PromptAdmission:
         self.admit, self.aadmit = limiter.admit, limiter.aadmit  # an attempt without a prompt only needs the limits
 
     def of(self, prompt: PromptCall) -> RateLimiter:
-        """Return the rate limiter for an attempt with this prompt. When the attempt is admitted, the limiter chooses which
-        beginnings of the prompt to cache.
+        """Return the rate limiter for an attempt with this prompt. It also decides, when the attempt may start, which
+        beginnings of the prompt are marked for the cache.
         """
         return _OnePrompt(self._limiter, self._points, prompt)
 
 
 class _OnePrompt:
-    """A :class:`~vinelm.requests.protocols.RateLimiter` for one attempt: waits for the call that writes the prefix to the
-    cache, then for the rate limits.
+    """The :class:`~vinelm.requests.protocols.RateLimiter` for one attempt with a cached prompt.
+
+    The attempt first waits while another call writes the same beginning of the prompt to the cache, then for the rate limits.
     """
 
     def __init__(self, limiter: RateLimiter, points: CachePoints, prompt: PromptCall) -> None:
@@ -75,8 +78,9 @@ class _OnePrompt:
 
 
 class AdmitsPrompts(Protocol):
-    """The interface of a rate limiter for models whose prompts are cached (``cache_points``), in this process or in another
-    process.
+    """The interface for admitting calls to a model with a prompt cache (``cache_points``).
+
+    Implementations keep the rate limits in this process or in another process.
     """
 
     def of(self, prompt: PromptCall) -> RateLimiter:

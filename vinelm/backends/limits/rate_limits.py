@@ -1,5 +1,7 @@
-"""Rate limits of an engine, shared by all threads and tasks of this process, with sliding windows of one minute and a fair
-queue for the engine's slots.
+"""Rate limits of an engine (the endpoint that serves a model), for all threads and tasks of this process.
+
+The limits per minute hold in every sliding window of one minute. Calls wait in a fair queue for the engine's slots; a slot is a
+place for one of the calls that may run at the same time.
 
 Maintained libraries do not fit: ``limits`` does not wait, ``aiolimiter`` is bound to one event loop, and ``pyrate-limiter``
 stores one entry per token, cannot return unused tokens, and has no concurrency limit.
@@ -48,7 +50,9 @@ class RateLimits(BaseModel):
 
 
 class _Waiting(NamedTuple):
-    """A waiting call. The order of calls is by ``key``, then by ``number``, which is unique."""
+    """A call that waits for a slot. Waiting calls are sorted by ``key``, and calls with equal keys by ``number``, which is
+    unique.
+    """
 
     key: float
     number: int
@@ -88,7 +92,8 @@ class EngineRateLimiter:
         return self._is_limited
 
     def share(self, on_short: Callable[[], None]) -> RateShare | None:
-        """Limit future calls to this process's share of the limits, which several processes divide.
+        """From now on, limit calls to this process's share of the limits, because several processes divide the limits among
+        them.
 
         Returns the share, which is initially zero, or None if the engine has no limit per minute. Every call returns the same
         object. ``on_short`` is called when a waiting call does not fit into the share. Calls that are already waiting keep
@@ -101,10 +106,10 @@ class EngineRateLimiter:
             return self._share
 
     def _line(self) -> RateShare | None:
-        """Return the queue in which calls can overtake each other, creating it if needed; None if the engine has no limit per
-        minute.
+        """Return the queue in which calls can overtake each other; create the queue if needed. Return None if the engine has no
+        limit per minute.
 
-        Unless other processes share the limits, all of the engine's requests and tokens belong to this process's queue.
+        Unless other processes share the limits, this process's queue may use all of the engine's requests and tokens.
         """
         amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
         with self._lock:
@@ -127,9 +132,9 @@ class EngineRateLimiter:
             share.reorder()
 
     def reserve(self, tokens: int) -> tuple[WindowPermit, float]:
-        """Reserve a place in the rate windows for a call with this number of tokens.
+        """Reserve one request and ``tokens`` tokens of the limits per minute for a call.
 
-        Returns the permit, and the seconds to wait before the call may start.
+        Returns the call's permit, and the seconds to wait before the call may start.
         """
         with self._lock:
             now_s = self._clock.now()
@@ -137,13 +142,16 @@ class EngineRateLimiter:
             return self._permit(start_s, tokens), start_s - now_s
 
     def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> EngineTurn:
-        """Queue a call on this engine without waiting, and return its turn; ``tokens`` is the maximum number that the call may
-        use.
+        """Queue a call on this engine without waiting, and return its place in the queue.
+
+        ``tokens`` is the maximum number of tokens that the call may use.
         """
         return EngineTurn(self, None if self._share is None else self._share.line_up(tokens, priority), tokens)
 
     def _reserve_now(self, tokens: int) -> WindowPermit | None:
-        """Reserve a place in the rate windows if the call may start now, otherwise return None."""
+        """If the limits per minute allow a call with ``tokens`` tokens now, reserve them and return the call's permit;
+        otherwise return None.
+        """
         with self._lock:
             now_s = self._clock.now()
             return None if self._first_start(tokens, now_s) > now_s else self._permit(now_s, tokens)
@@ -165,8 +173,8 @@ class EngineRateLimiter:
         return permit
 
     def _room(self, allowed: int | None, wanted: int, weight: Callable[[WindowPermit], int]) -> float:
-        """Return the earliest time at which the window has room for ``wanted`` more requests or tokens; minus infinity without
-        a limit.
+        """Return the earliest time at which a window of one minute has room for ``wanted`` more requests or tokens; minus
+        infinity without a limit.
 
         ``allowed`` is the limit per window, None without one; ``weight`` returns how many requests or tokens an earlier call
         counts as.
@@ -185,7 +193,8 @@ class EngineRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[WindowPermit]:
-        """Wait for a slot and a place in the rate windows, and yield the permit. The slot is held until the block ends.
+        """Wait until a slot is free and the limits per minute allow the call, and yield its permit. The slot is held until the
+        block ends.
 
         Args:
             tokens: the caller's estimate of the call's tokens.
@@ -212,7 +221,9 @@ class EngineRateLimiter:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[WindowPermit]:
-        """Wait for a slot and a place in the rate windows, like :meth:`admit`, without blocking the event loop."""
+        """Wait until a slot is free and the limits per minute allow the call, like :meth:`admit`, without blocking the event
+        loop.
+        """
         if not self._is_limited:
             yield WindowPermit(-math.inf, tokens)
             return
@@ -229,7 +240,8 @@ class EngineRateLimiter:
             self._give(slot)
 
     def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
-        """Return the object that a call waits on: its place in a queue, or its start time if no call can overtake it."""
+        """Return what a call waits on: an object with its start time, or its place in the queue if later calls may overtake it.
+        """
         # Without priorities no call overtakes another, so a call learns its time at once. The first priority makes a line.
         share = self._line() if self._share is None and priority else self._share
         return _Appointment(*self.reserve(tokens)) if share is None else share.line_up(tokens, priority)
@@ -264,8 +276,8 @@ class EngineRateLimiter:
         heapq.heapify(self._queue)
 
     def _heir(self) -> Future[None] | None:
-        """Grant a free slot to the first call in the queue, and return the future that the call waits for; the caller completes
-        it.
+        """Take the first call out of the queue, grant it a free slot, and return its future. The caller of this method sets the
+        result.
 
         Returns None if no waiting call may start now; the slot then stays free.
         """
@@ -279,7 +291,7 @@ class EngineRateLimiter:
         return None
 
     def _take_now(self) -> bool:
-        """Take a slot without waiting, and return whether there was a free one."""
+        """Take a slot without waiting. Return True if a slot was free or the engine has no limit on concurrent calls."""
         if self._limits.concurrency is None:
             return True
         with self._lock:
@@ -313,8 +325,10 @@ def _nobody() -> None:
 
 
 class EngineTurn:
-    """A call's place in the queue of one engine, while the call may also wait at other engines. Its caller polls :meth:`start`,
-    which never blocks. Use from one thread at a time.
+    """A call's place in the queue of one engine, for a call that waits at several engines at once. Use from one thread at a
+    time.
+
+    The caller asks repeatedly with :meth:`start`, which never blocks, whether the call may start at this engine.
     """
 
     __slots__ = ("_limiter", "_tokens", "_turn")
@@ -323,7 +337,10 @@ class EngineTurn:
         self._limiter, self._turn, self._tokens = limiter, turn, tokens
 
     def start(self) -> WindowPermit | None:
-        """Occupy a place in the rate windows, and a slot until :meth:`end`. Return None if either is not free now.
+        """Start the call if the engine has a free slot and the rate limits allow it now, and return its permit. Otherwise
+        return None.
+
+        The call holds its slot until :meth:`end`.
 
         Raises:
             CallError: this process's share will never be large enough for the call; see :meth:`RateShare.cut_off`.
@@ -354,7 +371,7 @@ class EngineTurn:
 
 
 class _Appointment:
-    """A waiting call with a known start time, so that it has to wait only once."""
+    """The start time of a waiting call that no other call can overtake, so that the call has to wait only once."""
 
     __slots__ = ("_wait_s", "permit")
 
@@ -362,7 +379,7 @@ class _Appointment:
         self.permit, self._wait_s = permit, wait_s
 
     def pause_s(self) -> float:
-        """Return the seconds to wait when first called, and 0 afterwards."""
+        """Return the seconds until the start time when called first, and 0 on later calls."""
         wait_s, self._wait_s = self._wait_s, 0.0
         return wait_s
 

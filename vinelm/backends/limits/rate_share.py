@@ -58,7 +58,7 @@ class RateDemand(NamedTuple):
 
 
 class WindowPermit:
-    """An admitted call. :meth:`settle` replaces the estimated number of tokens with the real number."""
+    """The permit of a call that may start. :meth:`settle` replaces the estimated number of its tokens with the real number."""
 
     __slots__ = ("start_s", "tokens")
 
@@ -108,20 +108,24 @@ class RateShare:
         self._lock = threading.Lock()
 
     def renew(self, on_short: Callable[[], None]) -> None:
-        """Set the share to zero and forget all started calls, in a forked process. ``on_short`` replaces the old callback."""
+        """Reset the share in a forked process: set it to zero, forget all started calls, and replace the callback by
+        ``on_short``.
+        """
         with self._lock:
             self._on_short, self._held, self._ceiling = on_short, RateAmounts(0, 0), self.limits
             self._log.clear()
 
     def cut_off(self, why: str) -> None:
-        """Refuse calls for which the share is too small, because the share will not grow. The error states ``why``; "" stops
-        refusing.
+        """From now on, let calls that need more than the current share fail, because the share will not grow.
+
+        ``why`` is the reason in their error message. An empty ``why`` ends this, so that such calls wait again.
         """
         self._cut_off = why
 
     def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> RateTurn:
-        """Queue a call behind waiting calls of the same priority, and return its turn. ``tokens`` is the maximum number that
-        the call may use.
+        """Queue a call behind waiting calls of the same priority, and return its place in the queue.
+
+        ``tokens`` is the maximum number of tokens that the call may use.
         """
         with self._lock:
             now_s = self.clock.now()
@@ -146,7 +150,9 @@ class RateShare:
         return self._line[self._order[0][1]]
 
     def demand(self) -> RateDemand:
-        """Return the requests and tokens that are currently held, used and missing."""
+        """Return the requests and tokens that this process holds, has used in the last minute, and lacks for its first waiting
+        call.
+        """
         with self._lock:
             used, one = self._used(), min(self.limits.requests, 1)
             if not self._line:
@@ -185,7 +191,9 @@ class RateShare:
         return RateAmounts(len(self._log), sum(permit.tokens for permit in self._log))
 
     def _ask(self, turn: RateTurn) -> float:
-        """Admit the call of ``turn`` if it may start now, and return 0; else return the seconds after which to ask again."""
+        """If the call of ``turn`` may start now, give it its permit and return 0. Otherwise return the seconds after which to
+        ask again.
+        """
         with self._lock:
             first = self._first()
             if turn is not first:
@@ -227,7 +235,7 @@ class RateShare:
 
 
 class RateTurn:
-    """A call's place in the queue of a share.
+    """A call's place in the queue of a :class:`RateShare`.
 
     Attributes:
         permit: the call's permit, or None until the call is admitted.

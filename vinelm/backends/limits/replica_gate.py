@@ -1,4 +1,5 @@
-"""The queue of a replica group: a call is assigned to the first replica that has room."""
+"""The queue of a replica group (several endpoints of one model): each call goes to the first endpoint, or replica, with room.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class Replica:
 
 
 class PromptPriority:
-    """The priority of a call, with digests of the beginnings of its prompt, which help to choose a replica.
+    """The priority of a call, together with digests of the beginnings of its prompt. A :class:`ReplicaGate` uses the digests to
+    find the replica that may have cached the prompt.
 
     Attributes:
         points: digests of the beginnings, from short to long.
@@ -88,18 +90,18 @@ class PromptPriority:
 
     @property
     def engine(self) -> str | None:
-        """The name of the engine that another component prefers, such as the fleet's policy; None without a preference."""
+        """The name of the engine that should serve the call, if the original priority names one; None otherwise."""
         found: str | None = getattr(self._priority, "engine", None)
         return found
 
 
 class SupposedCalls:
-    """The estimated number of calls that lower-ranked processes have started since their last report.
+    """Estimates how many calls the processes of lower rank have started since they last reported their calls.
 
     Processes learn of each other's calls once per round. In between, the same replica looks least busy to all of them, and
-    would be overloaded if all sent their calls there. So each process assumes that every process before it in a common order
-    has sent the same number of calls per round as this process, always to the best replica. It then takes the best replica that
-    remains.
+    would be overloaded if all sent their calls there. So all processes have a rank. Each process assumes that every process of
+    lower rank has started as many calls per round as it has itself, always at the best replica. It then takes the best replica
+    that remains.
     """
 
     def __init__(self) -> None:
@@ -127,7 +129,7 @@ class SupposedCalls:
 
 
 class ReplicaPermit:
-    """An admitted attempt, and the replica that serves it.
+    """The permit of an attempt that may start, with the replica that serves the attempt.
 
     Attributes:
         replica: the replica's index in the group.
@@ -147,23 +149,26 @@ class ReplicaPermit:
         self._permit.settle(tokens)
 
     def ended(self, *, failed: bool) -> None:
-        """Record the end of the attempt. If ``failed`` is true, the replica was at fault and is avoided for a while."""
+        """Record that the attempt has ended. If ``failed`` is true, the failure was the replica's fault, and the replica is
+        avoided for a while.
+        """
         self._gate._note_end(self.replica, failed)
 
     def free(self) -> None:
-        """End the attempt's use of the replica, so that the next call may start there."""
+        """Release the replica's slot that the attempt used, so that another call may start there."""
         self._turn.end()
 
 
 @dataclass(slots=True, order=True)
 class _Waiting:
-    """A call in the queue of a replica group. Calls are ordered by ``key``, the arrival time reduced according to the priority.
+    """A call in the queue of a replica group. Calls are sorted by ``key``: the arrival time, made earlier according to the
+    priority.
 
     Attributes:
-        turns: its place in the queue of each replica's engine, by the replica's index; empty unless it is the group's first
-            call.
+        turns: the call's place in the queue of each replica's engine, by the replica's index; empty unless the call is the
+            first one in the group's queue.
         has_left: True once the call has ended or its caller no longer waits.
-        admitted: the future of the permit with which the call is sent.
+        admitted: a future that gets the call's permit when the call may start.
     """
 
     key: float
@@ -183,14 +188,14 @@ class _Waiting:
 
 
 class ReplicaGate:
-    """The rate limits of a replica group; a :class:`~vinelm.requests.protocols.RateLimiter`. Thread-safe, and safe across event
-    loops.
+    """Chooses a replica of a group for each call, and makes calls wait until a replica has room. Thread-safe, and safe across
+    event loops.
 
-    Calls leave in queue order. The first call takes the replica that it prefers (the attribute ``engine`` of its priority), or
-    the replica that has already been sent the longest beginning of its prompt (:class:`PromptPriority`), unless that replica is
-    far busier than the others. Otherwise it takes the replica with room that has the fewest calls in flight per weight. A
-    call's replica is fixed when the call is sent. A replica that failed recently is used only if no other has room. Waiting is
-    in real time.
+    Implements :class:`~vinelm.requests.protocols.RateLimiter`. Calls leave the queue in order. The first call takes the replica
+    that its priority names (the attribute ``engine``). If none is named, it takes the replica that was already sent the longest
+    beginning of its prompt (:class:`PromptPriority`), unless that replica is far busier than the others. Otherwise it takes the
+    replica with room whose number of calls in flight, divided by its weight, is smallest. A call stays at its replica. A
+    replica that failed recently is used only if no other has room. Waiting is in real time.
 
     Args:
         limiters: the rate limiters by engine, in the order of the group's replicas.
@@ -220,8 +225,9 @@ class ReplicaGate:
 
     @property
     def limits(self) -> RateLimits:
-        """The sum of all replicas' limits; a limit that any replica lacks is None. The sum states no slots, whose numbers are
-        only unique within one replica.
+        """The limits of the group: each limit is the sum over the replicas, or None if a replica has no such limit.
+
+        The field ``names_slots`` is False, because slot numbers are unique only within one replica.
         """
         return RateLimits(
             requests_per_min=self._sum("requests_per_min"), tokens_per_min=self._sum("tokens_per_min"),
@@ -319,10 +325,10 @@ class ReplicaGate:
                 heapq.heappop(self._line)
 
     def _starts(self, waiting: _Waiting) -> bool:
-        """Start the first call of the queue if a replica has room.
+        """Start the first call of the queue if a replica has room. Return whether the call has left the queue.
 
-        Return True if the call has left the queue: it was started, or failed because no replica can ever have room for it.
-        Return False if it must wait.
+        True means that the call was started, or failed because no replica can ever have room for it. False means that it must
+        wait.
         """
         if self._asking is not waiting:
             if self._asking is not None:  # it was overtaken, or has left
@@ -370,9 +376,10 @@ class ReplicaGate:
         return sorted(usable, key=lambda place: (cost(place)[0], not pinned[place], -warm[place], cost(place)))
 
     def _warm(self, waiting: _Waiting, usable: Sequence[int], calls: Sequence[int]) -> list[int]:
-        """Return, for each replica, how many tokens at the beginning of the call's prompt the replica was sent before.
+        """Return, for each replica, how many tokens at the beginning of the call's prompt have already been sent to it by other
+        calls.
 
-        The number is 0 for a replica that is busy or not usable, or if it is too small a part of the prompt.
+        The number is 0 for a replica that is too busy or not usable, or if the tokens are too small a part of the prompt.
 
         Args:
             waiting: The call.

@@ -42,9 +42,10 @@ def request_of(call: CallContext, provider: str) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """What a chat model object answers with: the source of its answers, the model and the call's context.
+    """What an offline chat model needs to answer one call: the source of its answers, the model, and the call's context.
 
-    It is left out of the object's ``repr``, which may appear in traces, because the request's labels must not.
+    The binding is left out of the chat model's ``repr``. A ``repr`` may appear in traces, which must not contain the request's
+    labels.
     """
 
     source: AnswerSource
@@ -53,7 +54,7 @@ class _Binding:
 
 
 class OfflineChatModel(BoundChatModel):
-    """A LangChain chat model that answers from an :class:`AnswerSource` and waits on the request's clock.
+    """A LangChain chat model whose answers come from an :class:`AnswerSource`. A call takes its latency on the request's clock.
 
     Of the prompt only the length matters. Reports exactly one :class:`Usage` per call, even if the call fails
     (:class:`CallError`) or its stream is abandoned.
@@ -125,9 +126,11 @@ class OfflineChatModel(BoundChatModel):
                     yield chunk
 
     def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, Usage, CallPermit | None]:
-        """Return the answer's text, its usage and the guard's permit; None instead of a permit without a guard.
+        """Return the answer's text, its usage, and the permit with which the guard (the object that enforces budgets) allows
+        the call.
 
-        The guard reserves the exact cost, since it is known in advance.
+        The permit is None if the call has no guard. The guard reserves the exact cost, since an offline call's cost is known in
+        advance.
         """
         bound: _Binding = self.binding
         text, usage = bound.source.answer(bound.model, bound.call, sum(map(_chars, messages)))
@@ -150,7 +153,7 @@ class OfflineChatModel(BoundChatModel):
 
 
 class _OfflineCall:
-    """One call, as a context manager that reports the call's usage and settles its permit exactly once, however the call ends.
+    """One offline call, as a context manager. At its end it reports the call's usage and settles its permit, exactly once.
 
     Leaving the block raises :class:`CallError` if the usage names a failure.
 
@@ -248,8 +251,9 @@ def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[fl
 def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[ToolCall]]:
     """Return the text and the tool calls of the model's next message.
 
-    If ``text`` is a JSON script of tool calls and a final answer, the message is the first call that was not made since the
-    last human message. Once all were made, it is the final answer. Any other ``text`` is returned without tool calls.
+    ``text`` may be a JSON script of tool calls and a final answer. Then the message is the first of these calls that was not
+    made since the last human message, or the final answer once all were made. Any other ``text`` is returned without tool
+    calls.
     """
     script = _script(text)
     if script is None:

@@ -1,5 +1,4 @@
-"""The behaviours of simulated models: eight modelled on the VineLM paper's set (§5.1), and another model that dominates all of
-them.
+"""The behaviours of simulated models: eight as in the VineLM paper (§5.1), and one that is better than all of these.
 
 Nothing here was measured on a real model. Accuracies follow published text-to-SQL figures (.45–.80 for one call). Prices are
 those of Amazon Bedrock. Speeds are typical of such models. Errors are correlated as in the recorded outcomes of real systems: a

@@ -48,12 +48,14 @@ class _Answer(NamedTuple):
 class RecordedBackend:
     """Answers with the text recorded for (request id, model id). The step and the models called before do not matter.
 
-    A model that is called again repeats its answer, or gives its next answer if the table has rounds; after the last round it
-    repeats its last answer. The answers are real, so ``is_simulated`` is False. Token counts that the table does not have are
-    estimated from the length of the text, and marked as estimates.
+    If a request calls a model again, the model repeats its answer. If the table has several answers of the model
+    (``round_column``), each further call gets the next answer; after the last one, the last answer is repeated. The answers are
+    real, so ``is_simulated`` is False. Token counts that the table does not have are estimated from the length of the text, and
+    marked as estimates.
 
-    A table of outcomes need not contain the texts. Any column that distinguishes a request's answers can replace them, with
-    ``chars_column`` for their length, and ``prompt_tokens`` if the recorded calls had other prompts.
+    The table need not contain the texts of the answers. Instead, ``answer_column`` may be any column that distinguishes a
+    request's answers, with ``chars_column`` for their length. If the recorded calls had other prompts than today's, set
+    ``prompt_tokens``.
 
     Args:
         table: CSV with a header or JSON lines (plain or gzip), or Parquet. One row per request and model; other columns are

@@ -29,11 +29,10 @@ _DEEPEST = 6
 
 
 def fill(schema: Mapping[str, Any], text: str = "text", *, yes: bool = True) -> Any:
-    """Return data that fits the schema, always the same.
+    """Return data that fits the schema. Equal arguments give equal data.
 
-    Strings that the schema does not constrain are ``text``, and its booleans are ``yes``.
-
-    Ignores constraints that JSON schema cannot state, such as a validator's code.
+    Strings that the schema does not constrain become ``text``, and booleans become ``yes``. Ignores constraints that a JSON
+    schema cannot state, such as the code of a validator.
     """
     return _Filler(schema, text, yes=yes).value(schema, 0)
 
@@ -189,7 +188,7 @@ def _matching(pattern: str, least: int) -> str:
 
 
 def _pieces(parsed: Any) -> Iterator[str]:
-    """Yield a short text for each element of a parsed regular expression; joined together they match it.
+    """Yield a short text for each element of a parsed regular expression. Joined together, the texts match the expression.
 
     A character set gives its first character, and a repeat its minimum number of copies, but at least one.
     """
@@ -232,8 +231,8 @@ _CLASSES = {
 
 
 def _of_set(members: Sequence[Any]) -> str:
-    """Return a character that a set of a pattern matches; for a negated set, the first plain character that the set does not
-    exclude.
+    """Return a character that a character set of a regular expression matches. For a negated set, return the first plain
+    character that the set does not exclude.
     """
     kinds = [str(kind) for kind, _ in members]
     if "NEGATE" in kinds:

@@ -41,9 +41,9 @@ def _next_call(
     filled: Callable[[Mapping[str, Any]], Any],
     untried: Collection[str],
 ) -> ToolCall | None:
-    """Return a call of the first tool that has not been called since the last human message; None if no tool is to be called.
+    """Return a call of the first tool that has not been called since the last human message; None if no tool should be called.
 
-    A forced tool is called even if all were called. The tools in ``untried`` are called only if forced.
+    A tool that the options force is called again even if every tool was called. Tools in ``untried`` are called only if forced.
     """
     tools = dict(_functions(options.get("tools") or ()))
     choice = options.get("tool_choice")
@@ -96,9 +96,10 @@ _KINDS: tuple[tuple[str, Callable[[str], Any]], ...] = (
 
 
 def described_json(messages: Sequence[BaseMessage], text: str) -> Any:
-    """Return data of the JSON form that the last prompt with such a form describes; None if no prompt describes one.
+    """Return data in the JSON format that the prompt asks for; None if no message describes a format.
 
-    A form is a JSON object, or what people write for one: ``{"title": <string>, "sections": [...]}``.
+    A message describes a format by a JSON object, or by an outline of one: ``{"title": <string>, "sections": [...]}``. The last
+    such message counts. In an outline, a value that is described as a text becomes ``text``.
     """
     for message in reversed(messages):
         said = message.text
@@ -114,12 +115,14 @@ def described_json(messages: Sequence[BaseMessage], text: str) -> Any:
 
 
 def _described(value: str, text: str) -> Any:
-    """Return a scripted value of the kind that the beginning of ``value`` describes: a text if it describes none."""
+    """Return a value of the type that ``value`` names at its beginning, such as 1 for ``<number>``; return ``text`` if it names
+    no type.
+    """
     return next((made(text) for kind, made in _KINDS if re.match(kind, value, re.IGNORECASE)), text)
 
 
 def _depth(text: str) -> int:
-    """Return how many brackets are open at the end of a text."""
+    """Return how many brackets are still open at the end of a text."""
     return sum((one in _OPENS) - (one in _CLOSES) for one in text)
 
 
@@ -134,8 +137,10 @@ def _end_of(text: str, start: int) -> int:
 
 
 def _filled(schema: Mapping[str, Any], *, text: str, yes: bool) -> Any:
-    """Return the text itself if it is a JSON object with the schema's required keys, otherwise generated data that fits the
-    schema.
+    """Return ``text`` parsed as JSON if it is an object that fits the keys of the schema. Otherwise return generated data that
+    fits the schema.
+
+    An object fits if it has all required keys, and no key that the schema lacks.
     """
     try:
         given = json.loads(text)

@@ -112,11 +112,12 @@ class _Task:
 
 
 class SimulatedBackend:
-    """Simulates answers as a function of the seed, the request and the models that the request has called so far (the prefix).
+    """Simulates models' answers. An answer depends only on the seed, the request, and the models that the request has called so
+    far.
 
-    They are the same on every machine and in any order of calls. Only the length of the prompt matters, for token counts and
-    latency. The workflow runs and scores the text that ``writer`` writes. After an answer with a visible error, the next answer
-    is slightly more likely to be right.
+    So answers are the same on every machine and in any order of calls. Of the prompt only the length matters, for token counts
+    and latency. The object ``writer`` writes the text of an answer, and the workflow scores the text. After an answer with a
+    visible error, the next answer is slightly more likely to be right.
 
     With a :class:`~vinelm.requests.workflow.StagedWriter` each stage has a separate task: a model may be weak at one stage and
     strong at another, but a hard request is hard at all stages.
@@ -128,7 +129,8 @@ class SimulatedBackend:
         writer: Writes right and wrong answers for a request.
         seed: Determines all answers, latencies and failures.
         real_time: Whether calls really take their simulated latency, on a wall clock.
-        catalog: The models that prefixes name (default: the paper preset); a model that is not simulated gives no feedback.
+        catalog: The models that requests may have called before (default: the paper preset). Errors of models that are not
+            simulated have no effect on the next answer.
         failure_rate: Fraction of calls that fail with :class:`~vinelm.errors.CallError`, in [0, 1]; a model's own option
             ``failure_rate`` overrides it.
     """
@@ -202,7 +204,7 @@ class SimulatedBackend:
         return task.writer.right(task.request, rng) if kind is None else task.writer.wrong(task.request, kind, rng)
 
     def _error(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str | None:
-        """Return the type of error in the last model's answer; None if the answer is right.
+        """Return the type of error in the answer of the last model in ``prefix``; None if the answer is right.
 
         ``prefix`` has the models that the request has called so far, the answering model last.
         """
@@ -212,8 +214,10 @@ class SimulatedBackend:
         return self._kind(task, behaviour, model_id, prefix)
 
     def _margin(self, task: _Task, behaviour: Behaviour, model_id: str) -> float:
-        """Return the model's margin on this question, excluding the random effect that is drawn per call. The answer is right
-        if the whole margin is above 0.
+        """Return a model's margin on a task, a number that decides whether its answer is right, without the random effect of a
+        single call.
+
+        The answer is right if the margin, with that random effect added, is above 0.
         """
         seed, asked = self._seed, task.name
         mean = math.fsum(behaviour.weakness.values()) / len(behaviour.weakness)

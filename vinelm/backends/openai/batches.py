@@ -39,7 +39,8 @@ _FOR_THE_SDK = ("stream", "stream_options", "extra_headers", "extra_query", "tim
 
 
 class SdkBatches(BatchApi, Generic[C]):
-    """Batches through a provider's SDK, with one client for each server and key."""
+    """The base class for batches of providers whose Python SDK supports batches. It keeps one client for each server and key.
+    """
 
     def __init__(self, client: Callable[[Model], C]) -> None:
         self._clients: Clients[C] = Clients(client, lambda model: (model.api_base, model.api_key_env))
@@ -57,7 +58,7 @@ class SdkBatches(BatchApi, Generic[C]):
 
 
 class OpenAIBatches(SdkBatches["OpenAI"]):
-    """OpenAI's batches through its SDK, also for other servers with the same API."""
+    """The interface to OpenAI's batches, and to batches of other servers with the same API. It uses OpenAI's Python SDK."""
 
     most_calls, most_bytes = 50_000, 190 << 20
 
@@ -65,9 +66,11 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Upload the calls (name to request body), start the batch, and return the provider's id of the batch.
+        """Upload ``calls``, a mapping from a call's name to its request body, start the batch, and return the provider's batch
+        id.
 
-        ``key`` goes into the batch's metadata. If the batch cannot be started, the upload costs nothing.
+        ``key``, VineLM's key for the batch, is stored in the batch's metadata. If the batch cannot be started, the upload costs
+        nothing.
         """
         client = self._clients.of(model)
         lines = (_line(name, body) for name, body in calls.items())
@@ -90,7 +93,9 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         return FoundBatch(None)
 
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Return pairs of a call's name and its result, from answer and error files; None if the batch has not ended."""
+        """Return pairs of a call's name and its result, read from the batch's files of answers and errors; None if the batch
+        has not ended.
+        """
         client = self._clients.of(model)
         batch = client.batches.retrieve(provider_id)
         if batch.status not in _ENDED:
@@ -116,7 +121,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         return with_missing(found, getattr(batch.request_counts, "completed", None))
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Return OpenAI's completion parsed as langchain-openai parses it."""
+        """Return ``body``, an OpenAI completion as JSON, as the chat result that langchain-openai makes of it."""
         result: ChatResult = self.chat_of(model)._create_chat_result(dict(body))  # type: ignore[attr-defined]
         return result
 
@@ -135,7 +140,8 @@ def _line(name: str, body: Mapping[str, Any]) -> str:
 
 
 def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield name and result of each call in a file of answers or errors; the result of an invalid line is a failure."""
+    """Yield the name and the result of each call in a file of answers or errors. An invalid line gives a failure as the result.
+    """
     for line in content.decode("utf-8", "replace").splitlines():
         name = None
         try:
@@ -158,7 +164,7 @@ def _turned_down(status: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class Refusal(Exception):
-    """An API error in a results file, with the attributes of the SDK's errors."""
+    """An API error that a results file states for a call. It has the same attributes as the errors of OpenAI's SDK."""
 
     def __init__(self, status: int, body: Mapping[str, Any]) -> None:
         super().__init__()

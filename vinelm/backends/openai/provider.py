@@ -41,8 +41,10 @@ _RESOURCE = 'say where the resource is: "https://NAME.openai.azure.com"'
 
 
 class OpenAIProvider(Provider):
-    """Creates chat models for OpenAI, of langchain-openai's class, and for other servers, of a subclass that handles fields
-    that OpenAI lacks.
+    """Creates chat models for OpenAI's own servers and for other servers with OpenAI's API.
+
+    OpenAI's own servers are called by langchain-openai's ``ChatOpenAI``, other servers by
+    :class:`~vinelm.backends.openai.compatible.CompatibleChat`, which also handles fields that OpenAI lacks.
 
     The ``options`` of a catalog entry are settings of the class (``temperature``, ``reasoning_effort``, ``service_tier`` ...).
     Other options are added to the request's body unchanged, so that a server's own parameters (``top_k``,
@@ -80,7 +82,9 @@ class OpenAIProvider(Provider):
         return model.api_base
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """Return the entry's address for direct calls; see :meth:`Provider.wire`."""
+        """Return the URL, headers and body fields for sending raw HTTP requests to the entry's server; see
+        :meth:`Provider.wire`.
+        """
         base = self.base(model) or f"{HOME}v1"
         limit = (
             "max_completion_tokens" if base.startswith(HOME) else str(model.options.get("max_tokens_parameter", "max_tokens"))
@@ -91,7 +95,9 @@ class OpenAIProvider(Provider):
         return None if body is None else ChatAddress(url, {"authorization": f"Bearer {key}"}, body, limit)
 
     def context_tokens(self, model: Model) -> int | None:
-        """Return the context length in tokens if the server's list of models states it, as vLLM and SGLang do."""
+        """Return the context length in tokens that the server's list of models states, as vLLM and SGLang do; None if it states
+        none.
+        """
         if model.api_base is None:
             return None
         client: Any = self.make(model).root_client  # type: ignore[attr-defined]
@@ -112,7 +118,9 @@ class OpenAIProvider(Provider):
 
 
 class AzureProvider(OpenAIProvider):
-    """Azure's deployments: ``model`` names the deployment, ``api_base`` the resource, and ``api_version`` the API version."""
+    """Creates chat models for Azure's deployments. In a catalog entry, ``model`` names the deployment, ``api_base`` the
+    resource, and the option ``api_version`` the version of the API.
+    """
 
     def check(self, model: Model) -> None:
         """Raise :class:`ConfigError` if the entry's key or the package is missing."""
@@ -140,7 +148,10 @@ class AzureProvider(OpenAIProvider):
         return chat
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """Return the deployment's address for chat completions, the only supported format; see :meth:`Provider.wire`."""
+        """Return the URL, headers and body fields for sending raw HTTP requests to the deployment; see :meth:`Provider.wire`.
+
+        Only the format of chat completions is supported; None for other formats.
+        """
         body = _body_of(model, form)
         if body is None or form != CHAT:
             return None
@@ -163,8 +174,9 @@ class AzureProvider(OpenAIProvider):
 
 
 def _body_of(model: Model, form: str) -> dict[str, Any] | None:
-    """Return the parameters that an entry's options add to a request body in this API format. Return None if an option works
-    only through the chat model's class.
+    """Return the parameters that the entry's options add to the body of a raw HTTP request in the API format ``form``.
+
+    Return None if an option works only through the chat model's class, so that raw requests are impossible.
     """
     if not model.options:  # almost always the case, and checked for each call
         return {}

@@ -19,7 +19,9 @@ second's work, for an event of 20 MiB or one of 20,000 lines."""
 
 @cache
 def library_of(kind: type) -> Any:
-    """Return the HTTP library (httpx or its successor) that defines this client or answer, or a base class of it."""
+    """Return the HTTP library module (httpx or its successor) that defines ``kind``, the class of a client or response, or one
+    of its base classes.
+    """
     homes = [base.__module__.partition(".")[0] for base in kind.__mro__]
     return importlib.import_module(next(home for home in homes if home.startswith("httpx")))
 
@@ -87,10 +89,11 @@ class _Bounded:
 
 
 class BoundedSession:
-    """A botocore HTTP session that limits the size of answers to :data:`MOST_BYTES` and their time by the deadline. A truncated
-    answer is an error.
+    """A botocore HTTP session whose answers may have at most :data:`MOST_BYTES` bytes and must arrive before the attempt's
+    deadline.
 
-    By default botocore accepts a body that is shorter than its stated length. The session decompresses nothing.
+    An answer shorter than its stated length is an error, although botocore accepts it by default. The session decompresses
+    nothing.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -100,7 +103,7 @@ class BoundedSession:
         return getattr(self._inner, name)
 
     def send(self, request: Any) -> Any:
-        """Send a request as botocore's own session does. Reading the answer raises an error once it is too large or too
+        """Send a request as botocore's own session does. Reading the answer raises an error if it is too large or arrives too
         late.
         """
         is_stream, request.stream_output = request.stream_output, True  # so that nothing is read before it is bounded
@@ -113,7 +116,7 @@ class BoundedSession:
 
 
 class _BoundedBody:
-    """The size-limited body of a urllib3 answer."""
+    """The body of a urllib3 response; reading it raises an error once it is too large or the attempt's deadline has passed."""
 
     def __init__(self, raw: Any) -> None:
         self._raw, self._read = raw, 0

@@ -1,4 +1,4 @@
-"""The base class of remote backends, with rate limits, retries and early validation."""
+"""The base class of the backends that call a provider's servers, with rate limits, retries and early validation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ SEND_PRIORITY = ("openai", "sglang")
 
 
 class RemoteBackend:
-    """Chat models of one provider, through its LangChain package. Thread-safe.
+    """Creates the chat models of one provider's catalog entries, and applies rate limits and retries to their calls.
+    Thread-safe.
 
     Settings in ``[backend.NAME]``: ``limits`` (per engine: ``requests_per_min``, ``tokens_per_min``, ``concurrency``),
     ``stream`` (true also streams calls that ask for a whole answer, to measure the time to first token; true by default, except
@@ -104,7 +105,7 @@ class RemoteBackend:
 
     @property
     def replica_gates(self) -> Mapping[str, ReplicaGate]:
-        """The queues of replica groups, by the group's name."""
+        """The :class:`ReplicaGate` of each replica group, by the group's name."""
         return self._gates
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
@@ -150,14 +151,16 @@ class RemoteBackend:
             return found
 
     def has_batches(self, model: Model) -> bool:
-        """Return whether calls of a model can go in batches: either at the provider's own servers, or if the setting
+        """Return whether calls of a model can go in batches: the model is served by the provider itself, or the setting
         ``batches`` is true.
         """
         is_its_own = model.api_base is None or self._has_batches
         return self.batch_api is not None and is_its_own and not isinstance(model, ReplicaGroup)
 
     def through(self, gate: BatchGate) -> Self:
-        """Return a copy of the backend that sends calls of batched runs through ``gate``."""
+        """Return a copy of the backend that puts the calls of runs at batch prices into ``gate``, the queue of calls for
+        batches.
+        """
         twin = copy.copy(self)
         twin._gate = gate
         return twin

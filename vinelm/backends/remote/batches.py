@@ -61,8 +61,8 @@ _SIGNED = ("thinking", "thought_signature")
 
 
 class BatchesLeft(BaseException):
-    """Raised in a run that no longer waits for its batches. Not an ``Exception``, so that applications do not treat it as a
-    failed call.
+    """Raised in a run when waiting for its batches has been given up. Not an ``Exception``, so that applications do not treat
+    it as a failed call.
     """
 
 
@@ -91,8 +91,10 @@ class KeepsBatches(Protocol):
     """
 
     def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
-        """Record a batch before it is submitted, with the digest, the run and the maximum cost in dollars of each call; return
-        the record.
+        """Record a batch before it is submitted, and return the record.
+
+        ``key`` is our key for the batch, ``model`` the model's name. ``calls`` has the digest, the run and the maximum cost in
+        dollars of each call.
         """
 
     def submitted(self, batch_id: int, provider_id: str) -> None:
@@ -114,7 +116,10 @@ class KeepsBatches(Protocol):
         """Return the digests of a batch's calls."""
 
     def find(self, digest: str) -> tuple[int, str | None] | None:
-        """Return the id of the call's batch, and the call's answer (None while there is none); None without a batch."""
+        """Return the id of the batch that contains the call ``digest``, and the call's answer or None if it has none yet.
+
+        Return None if no batch contains the call.
+        """
 
 
 @dataclass(eq=False)
@@ -247,6 +252,8 @@ class BatchGate:
     @contextmanager
     def unit(self, cell: Cell, *, is_batched: bool, again: BatchedUnit | None = None) -> Iterator[BatchedUnit]:
         """Count one more run while the block is executed, and yield the object that identifies the run's calls.
+
+        The gate sends collected calls once all counted runs wait.
 
         Args:
             cell: the request's id and the models of the run's path.
@@ -498,10 +505,11 @@ class BatchGate:
             _settle(call, json.loads(texts[call.digest]))
 
     def _dearest(self, name: str, said: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the result to use if a provider reports several results ``said`` for one call: the most expensive answer.
+        """Return the result that counts for a call if a provider reports several results: the most expensive answer.
 
-        If there is no answer, return a failure, preferably one that may be billed. If several results include an answer of
-        unknown cost, the key ``uncounted`` makes the call count at its maximum cost. ``name`` is the model's name.
+        ``said`` has the results, and ``name`` is the model's name. If no result is an answer, return a failure, preferably one
+        that may be billed. If the cost of one of several answers is unknown, the key ``uncounted`` makes the call count at its
+        maximum cost.
         """
         if len(said) == 1:
             return said[0]
@@ -518,8 +526,8 @@ class BatchGate:
 
 
 class BatchedSender:
-    """A :class:`~vinelm.backends.remote.provider.Sends` for one call that a run makes in a batch. The call is identified by its
-    digest.
+    """Sends one call of a run in a batch; implements :class:`~vinelm.backends.remote.provider.Sends`. A digest identifies the
+    call.
     """
 
     def __init__(self, inner: InnerChat, gate: BatchGate, unit: BatchedUnit, api: BatchApi, digest: str = "") -> None:
@@ -571,9 +579,9 @@ def failure(kind: str, detail: str, *, may_be_billed: bool = False) -> dict[str,
 
 
 def unread(name: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the call's name and a failure, for a line of a batch's results that cannot be read; nothing without a name.
+    """Yield a failure for the call ``name`` whose line in a batch's results cannot be read. Yield nothing if ``name`` is None.
 
-    The call may be billed.
+    The failure is marked as possibly billed.
     """
     if isinstance(name, str):
         yield name, failure("malformed", "its line in the batch's results cannot be read", may_be_billed=True)
@@ -592,8 +600,9 @@ def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any)
 
 
 def _read(api: BatchApi, model: Model, body: Mapping[str, Any]) -> float | None:
-    """Parse an answer's body and return its cost in dollars at batch prices. It is infinite if the answer states no token
-    counts, None if the body is not an answer.
+    """Return the cost of an answer in dollars at batch prices, computed from the answer's ``body``.
+
+    The cost is infinite if the answer states no token counts. Return None if the body is not an answer.
     """
     try:
         message: Any = api.parsed(model, body).generations[0].message

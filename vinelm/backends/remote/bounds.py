@@ -49,7 +49,7 @@ class AttemptBound:
     def of(cls, prompt: str, *, max_tokens: int, links: int = 0, **asked: bool) -> AttemptBound:
         """Return the bound for a prompt with ``links`` links to attachments and an answer of at most ``max_tokens`` tokens.
 
-        ``asked`` are the fields from ``writes_cache`` on, by name.
+        ``asked`` sets further fields of the bound by name, such as ``writes_cache`` and ``hears``.
         """
         tokens_in = len(prompt.encode("utf-8", "surrogatepass")) + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links
         return cls(tokens_in, max_tokens, **asked)

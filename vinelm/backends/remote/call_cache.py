@@ -1,5 +1,6 @@
-"""Caches answers of served calls, for ``vine.stage(cache=...)``. The rules by which two calls are equal are the same as in a
-batch.
+"""Caches answers of served calls, for ``vine.stage(cache=...)``, so that equal calls are made only once.
+
+Two calls are equal by the same rules as in a batch; see :mod:`vinelm.backends.remote.equal_calls`.
 """
 
 from __future__ import annotations
@@ -140,10 +141,12 @@ class CallCache:
 
 
 class CachedCalls:
-    """Finds equal calls for one execution of a step, like :class:`EqualCalls`, but only among the answers of the same tenant.
+    """Finds the answers to equal calls in a cache, for one execution of a step and only among calls of the same tenant.
+
+    Works like :class:`EqualCalls`. All tenants share answers if the cache allows that (``across_tenants``).
 
     Args:
-        equal: equal calls over a :class:`CallCache`.
+        equal: the :class:`EqualCalls` object that stores its answers in a :class:`CallCache`.
         tenant: the request's tenant; empty without a tenant.
     """
 
@@ -156,7 +159,7 @@ class CachedCalls:
         self._where = ("", "")
 
     def digest(self, stage: str, model: Model, inner: InnerChat, request: ModelRequest) -> str | None:
-        """Return the digest of this tenant's call; None if the call is not repeatable."""
+        """Return the digest under which the answer to this tenant's call is stored; None if the call is not repeatable."""
         found = self._equal.digest(stage, model, inner, request)
         if found is None:
             return None
@@ -166,7 +169,7 @@ class CachedCalls:
         return hashlib.sha256(json.dumps([self._tenant, found]).encode()).hexdigest()[:40] if self._tenant else found
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
-        """Return a future of the stored answer; see :meth:`EqualCalls.ask`."""
+        """Return a future of the answer to the call ``digest``; see :meth:`EqualCalls.ask`."""
         future = self._equal.ask(digest, leads=leads)
         future.add_done_callback(self._note)
         return future

@@ -93,7 +93,7 @@ class OwnSettings(Protocol):
 
 
 class RemoteChatModel(BoundChatModel):
-    """Wraps a chat model of a LangChain package. Spends money.
+    """Wraps a chat model of a LangChain package, and meters its calls: tokens, dollars and seconds. Calls spend money.
 
     Messages, chunks, tools, schemas and options go to the inner chat model unchanged, and its answers go to the caller
     unchanged. Reports exactly one :class:`~vinelm.rows.observation.Usage` per call, also when it fails
@@ -116,9 +116,10 @@ class RemoteChatModel(BoundChatModel):
     def bind_tools(
         self, tools: Any, *, strict: bool | None = None, parallel_tool_calls: bool | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Return this model with tools bound as the inner chat model binds them, without the arguments that its method lacks.
+        """Return this model with ``tools`` bound as the inner chat model binds them.
 
-        Raises :class:`ConfigError` if the inner chat model takes no tools.
+        The arguments ``strict`` and ``parallel_tool_calls`` are left out if the inner chat model's ``bind_tools`` does not have
+        them. Raises :class:`ConfigError` if the inner chat model takes no tools.
         """
         bound: CallBinding = self.binding
         known = signature(bound.inner.given.bind_tools).parameters
@@ -145,10 +146,11 @@ class RemoteChatModel(BoundChatModel):
         return found
 
     def as_owned(self, own: OwnSettings) -> RemoteChatModel:
-        """Return this model with the settings of the application's own chat model.
+        """Return this model with the settings that the application gave its own chat model.
 
-        If this model's catalog entry is that of ``own``, the result calls the application's object itself. Other models take
-        over the settings that they also have; the lower of both limits on an answer's length applies.
+        If ``own`` is the application's chat model for this model's catalog entry, the result calls that object itself.
+        Otherwise the result takes over those settings that its inner chat model also has. Of both limits on an answer's length,
+        the lower one then applies.
         """
         bound: CallBinding = self.binding
         if bound.model.name == own.entry:
@@ -164,9 +166,10 @@ class RemoteChatModel(BoundChatModel):
         return bound_instance(RemoteChatModel, replace(less, model=model), less.inner.kept)
 
     def _around(self, made: Any, method: str) -> Any:
-        """Return the object ``made``, which a method of the inner chat model returned, changed so that its calls are metered.
+        """Return a copy of ``made`` whose calls are metered. ``made`` was returned by a method of the inner chat model, such as
+        ``bind_tools``.
 
-        ``method`` names that method in the error message.
+        ``method`` is the name of that method, for the error message.
 
         Raises:
             ConfigError: the object contains no chat model.
@@ -253,12 +256,13 @@ class RemoteChatModel(BoundChatModel):
                 yield piece
 
     def raw(self, request: ModelRequest, sender: Sends) -> AsyncGenerator[RawPiece]:
-        """Make one attempt by ``sender`` and yield the parts of the answer as raw bytes. It is metered, rate-limited and
-        reported like any other call.
+        """Make one call through ``sender``, without retries, and yield the parts of the answer as raw bytes.
+
+        The call is metered, rate-limited and reported like any other call.
 
         Args:
             request: the request that the sender makes.
-            sender: makes the attempt; it yields :class:`~vinelm.backends.remote.meter.RawPiece` objects.
+            sender: makes the call; it yields :class:`~vinelm.backends.remote.meter.RawPiece` objects.
         """
         bound: CallBinding = self.binding
         call = replace(bound.call, on_exchange=None)
@@ -306,10 +310,11 @@ def request_of(
     is_streamed: bool,
     own_limit: int | None = None,
 ) -> ModelRequest:
-    """Return the request as sent to the model, with a limit on the answer's tokens and without settings that the model is known
-    to refuse.
+    """Return the request that is sent to the model: with a limit on the answer's tokens, and without settings that the model
+    refuses.
 
-    ``own_limit`` is the answer limit of the application's own object, which keeps its settings.
+    ``own_limit`` is the answer limit that the application set on its own chat model object; None if there is no such object or
+    limit.
 
     Raises:
         ConfigError: the call asks for more tokens than the entry allows, for another model, or for a more expensive service.
@@ -387,8 +392,9 @@ for _asked in (RemoteChatModel._generate, RemoteChatModel._agenerate):
 
 
 class _Account:
-    """One call, as a context manager. It authorizes the call first, then reports its usage and settles its permit exactly once,
-    however the call ends.
+    """Makes and meters one call, as a context manager. At the end of the block the call's usage is reported exactly once.
+
+    The call is authorized first, within its budgets. However it ends, its permit is settled exactly once.
 
     The SDK's exceptions hold the request: headers, prompt and answer. So they are translated as soon as they are caught, and
     :class:`~vinelm.errors.CallError` is raised outside of any handler, without cause or context.
@@ -421,7 +427,7 @@ class _Account:
         self._keeps = not is_handed_out or bound.call.on_exchange is not None or self._digest is not None
 
     def answer(self) -> ChatResult:
-        """Return the whole answer as the inner chat model gave it."""
+        """Return the whole answer as the inner chat model returned it."""
         assert self._answer is not None  # it would have failed
         return self._answer
 
@@ -666,10 +672,10 @@ class _Account:
     # -- equal calls: see vinelm.backends.remote.equal_calls ---------------------------------------------------------
 
     def _waited(self, *, leads: bool) -> str | None:
-        """Wait until no equal call is in flight, and return the answer that is then stored.
+        """Wait until no equal call is in flight, and return the answer that is stored then.
 
-        Return None if there is no answer, if calls are not compared, or after the longest wait. If ``leads`` is true and there
-        is no answer, equal calls from then on wait for this call; after the longest wait they do not.
+        Return None if no answer is stored, if this call is not compared with others, or if the wait took too long. If ``leads``
+        is true and no answer is stored, later equal calls wait for this call, unless the wait took too long.
         """
         try:
             with self._joined_to(leads=leads) as future:
@@ -689,11 +695,10 @@ class _Account:
 
     @contextmanager
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
-        """Yield a future of an equal call's answer, or None if this call is not compared with others. An error in the block
-        ends the waiting.
+        """Look for an equal call, and yield a future of its answer. Yield None if this call is not compared with others.
 
-        The future's result is None if there is no answer. If ``leads`` is true, this call is then the one to make, and later
-        equal calls wait for it.
+        The future's result is None if there is no answer. If ``leads`` is also true, this call has to be made, and later equal
+        calls wait for it. If the block raises an error, this call no longer waits for others, and others no longer wait for it.
         """
         if self._equal is None or self._digest is None:
             yield None
@@ -730,8 +735,8 @@ class _Account:
 
     @contextmanager
     def _owed(self) -> Iterator[None]:
-        """Tell the guard inside the block whether an earlier run already paid for this call, since such a call is never
-        refused.
+        """Inside the block, tell the budget's guard whether an earlier run already paid for this call. The guard never refuses
+        such a call.
         """
         token = OWED.set(self._bound.is_owed)
         try:
@@ -797,7 +802,7 @@ def _loop_runs() -> bool:
 
 
 def _served_by(model: Model, ticket: RatePermit) -> Model:
-    """Return the catalog entry to which an admitted attempt is sent: the replica that the permit ``ticket`` names, or the model
+    """Return the catalog entry to which an attempt is sent: the replica that its permit ``ticket`` names, otherwise ``model``
     itself.
     """
     return model.replica(getattr(ticket, "replica", 0)) if isinstance(model, ReplicaGroup) else model

@@ -19,7 +19,7 @@ _PARENTS: list[object] = []
 
 
 class EventLoopClients(Generic[S, A]):
-    """The clients of one server and key: one for synchronous calls, and one per event loop. Thread-safe.
+    """A pool of clients for one server and key: one client for synchronous calls, and one for each event loop. Thread-safe.
 
     The synchronous client closes with the process, an asynchronous client with its event loop. ``make`` and ``amake`` each
     return a client and the object that closes the client.
@@ -87,8 +87,9 @@ class EventLoopClients(Generic[S, A]):
     async def _closed_with(
         self, loop: asyncio.AbstractEventLoop, aclose: Callable[[], Awaitable[None]]
     ) -> AsyncGenerator[None]:
-        """Close the client when the event loop shuts down its asynchronous generators, as ``asyncio.run`` does at its end. An
-        asynchronous generator.
+        """An asynchronous generator that closes a client when the event loop shuts down its asynchronous generators.
+
+        ``asyncio.run`` does so at its end. ``aclose`` closes the client.
         """
         try:
             yield

@@ -12,8 +12,9 @@ C = TypeVar("C")
 
 
 class Clients(Generic[C]):
-    """A pool with one client per server and key. ``make(model)`` makes a client, and models with equal ``place(model)`` share
-    it. Thread-safe.
+    """A pool with one client per server and key. Thread-safe.
+
+    ``make(model)`` makes a client. Models for which ``place(model)`` returns equal values share a client.
     """
 
     def __init__(self, make: Callable[[Model], C], place: Callable[[Model], Hashable]) -> None:

@@ -75,8 +75,8 @@ def carried_to(chat: BaseChatModel, messages: Sequence[BaseMessage]) -> list[Bas
 def must_not_think(chat: BaseChatModel, messages: Sequence[BaseMessage], options: Mapping[str, Any], limit: int) -> bool:
     """Return whether Anthropic's API would refuse this call because the chat model asks for thinking.
 
-    The API refuses thinking with a forced tool, with too small a ``limit`` on the answer's tokens, and in a turn whose tool
-    calls lack Claude's own thinking, because another model made them or thinking was off.
+    The API refuses thinking in three cases: a tool is forced; the ``limit`` on the answer's tokens is too small; or the turn
+    has tool calls without Claude's own thinking, because another model made them or thinking was off.
     """
     thinking = setting_of(chat, "thinking")
     if not isinstance(thinking, Mapping) or thinking.get("type") in (None, "disabled") or _target(chat) != "anthropic":

@@ -56,7 +56,7 @@ class Deadline:
 
 
 class _Here(threading.local):
-    """The deadline of the attempt that this thread is working on; None outside of an attempt."""
+    """A thread-local variable: the deadline of the attempt on which the thread is working; None outside of an attempt."""
 
     deadline: Deadline | None = None
 
@@ -67,7 +67,9 @@ _TASK_ENDS_AT: ContextVar[float] = ContextVar("the end of the attempt that a cor
 
 @contextmanager
 def task_deadline(ends_at: float) -> Iterator[None]:
-    """Set the deadline that :func:`check_time` checks in a coroutine inside the block, in ``time.monotonic()`` seconds."""
+    """Set ``ends_at`` as the deadline for the coroutine that runs the block, in ``time.monotonic()`` seconds; see
+    :func:`check_time`.
+    """
     before = _TASK_ENDS_AT.set(ends_at)
     try:
         yield
@@ -87,10 +89,11 @@ def check_time(late: type[Exception]) -> None:
 
 
 def bound_waits(client: Any) -> bool:
-    """Make :class:`Deadline` end the waits of an HTTP client (httpx's, or its successor's) on every path.
+    """Change an HTTP client (of httpx or its successor) so that :class:`Deadline` ends its waits. Return whether this was
+    possible.
 
-    Returns whether that worked. Otherwise the client is unchanged. It does not work for a proxy that is reached by TLS, because
-    the library then reads the server's data through another TLS layer of its own.
+    If it was not, the client is unchanged. It is impossible for a proxy that is reached by TLS, because the library then reads
+    the server's data through a second TLS layer.
     """
     ways = [way for way in (client._transport, *client._mounts.values()) if way is not None]
     for pool in [getattr(way, "_pool", None) for way in ways]:
@@ -149,7 +152,8 @@ class _Answer:
 
 
 class _Network:
-    """A network backend of httpcore or its successor, whose connections obey the deadline."""
+    """A network backend of httpcore or its successor, which opens connections whose waits end at the deadline of the attempt.
+    """
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -179,7 +183,7 @@ class _Network:
 
 
 class _Stream:
-    """A connection like the library's own, in which each wait is limited by the time left until the deadline."""
+    """A network connection of httpcore or its successor, in which each wait ends at the deadline of the attempt."""
 
     def __init__(self, inner: Any, errors: ModuleType) -> None:
         self._inner, self._errors = inner, errors

@@ -1,4 +1,4 @@
-"""Answers equal calls only once: finds stored answers by digest, and joins calls in flight.
+"""Makes equal calls only once: later ones get the stored answer, or wait for the call in flight.
 
 The states of a repeatable call::
 
@@ -70,7 +70,7 @@ class RecordedCalls(Protocol):
 
 
 class NothingKept:
-    """Stores nothing: the :class:`KeepsCalls` of a process that asks another process for answers."""
+    """A storage that stores no answers, for a process that asks another process for them; implements :class:`KeepsCalls`."""
 
     def find(self, digest: str) -> str | None:
         """Return None: nothing is stored."""
@@ -230,7 +230,7 @@ def _class_of(inner: InnerChat) -> str:
 
 
 def _is_told(inner: InnerChat) -> bool:
-    """Return whether the text form of an inner chat model's settings determines which model answers.
+    """Return whether the settings of an inner chat model, written as text, determine which model answers.
 
     True for chat models of LangChain's packages and of the catalog. False for a class of the application with a setting that
     has no text form, such as a function: two such objects may differ although their texts are equal.
@@ -242,7 +242,7 @@ def _is_told(inner: InnerChat) -> bool:
 
 
 def _set(inner: InnerChat) -> dict[str, Any]:
-    """Return the inner chat model's settings by name. Clients, keys and values without a text form are left out."""
+    """Return the inner chat model's settings by name, without clients, keys and values that have no text form."""
     return {name: one for name, value in vars(inner.given).items() if name not in KEPT and (one := _plain(value)) is not None}
 
 

@@ -1,9 +1,8 @@
-"""Classifies what a chat model raised or how an answer ended: the type of failure, whether it may be billed, and whether to
-retry.
+"""Classifies failed calls: the kind of failure, whether the call may be billed, and whether to retry.
 
-SDKs wrap each other's exceptions. So an exception is classified by the HTTP status, body, code and headers in the chain of its
-causes, rather than by its type. Of a server's message only a code of plain lower-case letters is repeated; the rest is
-inspected and dropped.
+The input is an exception of a chat model, or the way in which an answer ended. SDKs wrap each other's exceptions. So an
+exception is classified by the HTTP status, body, code and headers in the chain of its causes, rather than by its type. Of a
+server's message only a code of plain lower-case letters is repeated; the rest is inspected and dropped.
 """
 
 from __future__ import annotations
@@ -136,9 +135,9 @@ _MOST_LINKS = 32
 
 
 class SettingRefused(AttemptFailed):
-    """The refusal of one optional setting, such as the temperature, that can be left out (see :data:`DROPPED`).
+    """The model refused one optional setting, such as the temperature, that can be left out (see :data:`DROPPED`).
 
-    The model refuses before it does any work, so nothing is billed.
+    A refusal comes before any work, so nothing is billed.
     """
 
     def __init__(self, setting: str, detail: str) -> None:
@@ -176,10 +175,10 @@ def failed(error: Exception, *, has_begun: bool) -> AttemptFailed:
 def _refused(
     chain: list[Any], status: int | None, body: Mapping[str, Any], *, is_inside: bool, has_begun: bool
 ) -> AttemptFailed:
-    """Return the failure that a server's refusal means.
+    """Return the failure for an error that a server has reported.
 
-    The refusal is an HTTP error or, if ``is_inside``, an error in place of an answer. ``chain`` has the exception and its
-    causes. ``has_begun`` states whether part of the answer had arrived.
+    The error is an HTTP error or, if ``is_inside``, an error in place of an answer. ``chain`` has the exception and its causes.
+    ``has_begun`` states whether part of the answer had arrived.
     """
     codes = [
         code for value in (body.get("code"), body.get("type"), body.get("status"), body.get("Code")) if (code := _code(value))
@@ -242,8 +241,9 @@ def _may_be_too_long(status: int | None) -> bool:
 
 
 def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptFailed:
-    """Classify an error without an HTTP status by the name of its type: the connection failed, or the answer cannot be
-    parsed.
+    """Return the failure for an error without an HTTP status, such as a failed connection or an answer that cannot be parsed.
+
+    The name of the error's type decides. ``chain`` has the error and its causes.
     """
     names = " ".join(base.__name__ for link in chain for base in type(link).__mro__)
     sent = was_sent(error) or has_begun
@@ -281,7 +281,7 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
 
 
 def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
-    """Return the HTTP status of a server's error, the object that describes the error, and whether it came in place of an
+    """Return how a server described an error: its HTTP status, the JSON object about it, and whether it came in place of an
     answer.
 
     ``chain`` has the exception and its causes. Errors without an HTTP status are taken to come in place of an answer; the
@@ -302,9 +302,10 @@ def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
 
 
 def _body(link: Any) -> Mapping[str, Any]:
-    """Return the object with which a server or an SDK describes an error, taken out of ``{"error": {...}}`` or a list.
+    """Return the JSON object with which a server or an SDK describes the error ``link``, without an enclosing ``{"error":
+    ...}`` or list.
 
-    A plain text becomes ``{"message": text}``. The object is empty if the exception ``link`` has no description.
+    A plain text becomes ``{"message": text}``. The object is empty if the exception has no description.
     """
     for given in (getattr(link, "body", None), getattr(link, "details", None), _of_botocore(link)):
         found = given[0] if isinstance(given, list) and given else given

@@ -19,7 +19,8 @@ def probe_cheaply(client: Any) -> None:
 
 
 class _Network:
-    """A network backend of httpcore or its successor, whose connections have the cheap check."""
+    """A network backend of httpcore or its successor, which opens connections that check cheaply whether they are still open.
+    """
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -33,7 +34,7 @@ class _Network:
 
 
 class _Stream:
-    """A connection like the library's own, with the cheap check of its socket."""
+    """A network connection of httpcore or its successor that checks cheaply whether it is still open."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

@@ -1,10 +1,9 @@
-"""The chat model inside a remote model: as the application or the catalog made it, but with one attempt per call and separate
-connections per event loop.
+"""The chat model inside a remote model, with one attempt per call and separate connections per event loop.
 
-Hidden retries would be paid twice but recorded once, so the packages' retries are switched off, on a copy; everything
-else stays. The packages keep one asynchronous HTTP client for the whole process, whose connections belong to the first
-event loop that used them ("Event loop is closed" after the first ``asyncio.run``). So each loop gets a separate client,
-unless the owner (the application) passed a client.
+It is the chat model that the application or the catalog made, otherwise unchanged. Hidden retries would be paid twice but
+recorded once, so the packages' retries are switched off, on a copy. The packages keep one asynchronous HTTP client for the
+whole process, whose connections belong to the first event loop that used them ("Event loop is closed" after the first
+``asyncio.run``). So each loop gets a separate client, unless the owner (the application) passed a client.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ async def _nothing() -> None:
 
 
 class InnerChat:
-    """A chat model that is called for one catalog entry. Thread-safe.
+    """The chat model that :class:`RemoteChatModel` wraps and calls for one catalog entry. Thread-safe.
 
     Args:
         chat: the chat model, as the application made it or as the catalog entry describes it.
@@ -112,18 +111,19 @@ class InnerChat:
         return is_native and off is not True and not (off == "tool_calling" and bool(tools))
 
     def sync(self) -> BaseChatModel:
-        """Return the chat model for a call in this thread."""
+        """Return the chat model for synchronous calls."""
         return self._loops.sync()[0]
 
     def in_time(self) -> BaseChatModel | None:
-        """Return the chat model for a synchronous call in this thread. Return None if no deadline can end its waits, so that
-        the call must run elsewhere.
+        """Return the chat model for a synchronous call in this thread; None if no deadline can end its waits.
+
+        In that case the call must run in another thread or on an event loop.
         """
         chat, is_bound = self._loops.sync()
         return chat if is_bound else None
 
     async def here(self) -> BaseChatModel:
-        """Return the chat model whose connections belong to the running event loop."""
+        """Return the chat model for asynchronous calls on the running event loop, to which its connections belong."""
         return await self._loops.asynchronous()
 
     def close(self) -> None:
@@ -199,7 +199,9 @@ def limit_of(chat: BaseChatModel) -> int | None:
 
 
 def one_attempt(chat: BaseChatModel) -> BaseChatModel:
-    """Return a copy that makes one attempt per call and reports the usage of streams; it shares the connections of ``chat``."""
+    """Return a copy of ``chat`` that makes one attempt per call and reports the usage of streams. It shares the connections of
+    ``chat``.
+    """
     update: dict[str, Any] = {}
     if "stream_usage" in type(chat).model_fields and getattr(chat, "stream_usage", None) is not True:
         update["stream_usage"] = True
@@ -273,14 +275,14 @@ def with_own_connections(
 
 
 def _prepare(http: Any, *, is_async: bool) -> None:
-    """Limit the answer size of our HTTP client, and make its many connections cheap to check."""
+    """Change an HTTP client that we created: limit the size of its answers, and make checks of its idle connections cheap."""
     bound_answers(http, is_async=is_async)
     if is_async:
         probe_cheaply(http)
 
 
 def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
-    """Return a function that closes the connections of a chat model that only this process uses."""
+    """Return a function that closes the asynchronous connections of a chat model that VineLM itself made."""
     if package_of(chat) == "langchain_google_genai" and (client := getattr(chat, "client", None)) is not None:
         close: Callable[[], Awaitable[None]] = client.aio.aclose
         return close

@@ -1,4 +1,4 @@
-"""Runs synchronous calls that our deadlines cannot end. They run on one event loop of this process, or in separate threads.
+"""Runs synchronous calls that no deadline can end in their own thread: on an event loop, or in separate threads.
 
 These are calls of packages whose HTTP client cannot be hooked, and of owners' own clients (see
 :mod:`~vinelm.backends.remote.deadlines` for other calls). A task on the event loop can be cancelled wherever it waits; a thread
@@ -27,7 +27,9 @@ _LOOP: asyncio.AbstractEventLoop | None = None
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop. The first call starts it, so that a process without calls has no extra thread."""
+    """Return the event loop for synchronous calls. The first call starts it, so that a process without such calls has no extra
+    thread.
+    """
     global _LOOP  # noqa: PLW0603 - one for the process
     with _LOCK:
         if _LOOP is None:
@@ -37,7 +39,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def shared_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop for synchronous calls, or None if it has not been started."""
+    """Return the event loop for synchronous calls; None if it has not been started."""
     return _LOOP
 
 
@@ -52,7 +54,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def iterated(pieces: AsyncGenerator[T]) -> Generator[T]:
-    """Run an asynchronous generator on the event loop and yield its items. Closing this generator cancels the other.
+    """Run the asynchronous generator ``pieces`` on the event loop, and yield its items. Closing the returned generator cancels
+    ``pieces``.
 
     The items go through a queue, so that the waiting thread wakes once for several items that come together.
     """
@@ -142,7 +145,7 @@ async def athreaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Asy
 
 
 def late(timeout_s: float, *, may_be_billed: bool = True) -> AttemptFailed:
-    """Return the failure of an attempt that took too long."""
+    """Return the failure of an attempt that timed out after ``timeout_s`` seconds."""
     return AttemptFailed("timeout", f"no end after {timeout_s:g} s", may_be_billed=may_be_billed)
 
 

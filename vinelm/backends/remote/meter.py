@@ -60,8 +60,8 @@ class ModelRequest:
         limit: the maximum number of tokens of each answer.
         answers: the number of answers that the request asks for.
         is_streamed: whether the answer is sent in pieces.
-        is_limit_asked: whether the call itself sets the limit. Otherwise a call of an application's object without a limit is
-            sent without a limit.
+        is_limit_asked: whether the call itself sets the limit. If not, and the application's own chat model object has no limit
+            either, the request is sent without a limit.
         is_limited: whether the request that is sent states any limit.
         speaks: whether the answer may contain audio.
         stored: the number of prompt parts that are stored at the provider, so that their length is unknown.
@@ -210,8 +210,8 @@ class SeenAnswer:
         self.service_tier = told.get("service_tier") or self.service_tier
 
     def _join(self, message: Any, usage: Any, info: Any) -> None:
-        """Join a chunk, without its text, with the earlier chunks. Raises the errors that LangChain would raise at the end of
-        the stream.
+        """Add the metadata of a chunk, without its text, to that of the earlier chunks. Raises the errors that LangChain would
+        raise at the end of the stream.
         """
         if usage:
             self._stated = add_usage(self._stated, usage)
@@ -468,7 +468,10 @@ class MeteredCall:
             self._list_usd += usd(self.list_price)
 
     def _believes(self, counts: Counts) -> bool:
-        """Return whether the token counts are plausible. ``bound`` is only computed if the counts are unusual."""
+        """Return whether the server's token counts are plausible, compared with the request's upper bounds.
+
+        The upper bounds are only computed if the counts are unusual.
+        """
         if not self.model.trusted_counts and (
             self._has_too_few_out(counts.tokens_out) or self._has_too_few_in(counts.tokens_in)
         ):
@@ -515,7 +518,9 @@ class MeteredCall:
         return counts.cached / counts.tokens_in
 
     def usage(self, failure: FailureKind | None) -> Usage:
-        """Return the usage record of the call, with the times of the last attempt and the call's kind of failure, or None."""
+        """Return the usage record of the call, with the times of the last attempt. ``failure`` is the kind of failure; None if
+        the call succeeded.
+        """
         counts, ended_s = self._counts, self._ended_s
         now_s = self.context.clock.now() if ended_s is None else ended_s
         latency_s = max(now_s - self._started_s, 0.0) if self.attempts else 0.0
@@ -584,7 +589,7 @@ def chunk_of(result: ChatResult) -> ChatGenerationChunk:
 
 
 def message_of(result: ChatResult | None) -> AIMessage | None:
-    """Return the message of an answer, for observers; None without a message."""
+    """Return the message of an answer; None if there is no answer or it has no message."""
     if result is None or not result.generations:
         return None
     generation = result.generations[0]

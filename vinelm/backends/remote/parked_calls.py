@@ -1,5 +1,6 @@
-"""Runs that do not block while they wait for batches. A run ends at a call without an answer, and restarts once the answer is
-there.
+"""Runs of requests that do not block while they wait for batches.
+
+A run ends at a call without an answer, and the request runs again from its start once the answer is there.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ def _nothing(usd: float) -> None:
 
 @dataclass(eq=False)
 class ParkedUnit(BatchedUnit):
-    """A request that is run repeatedly from its start. Calls answered in earlier runs get their stored answers.
+    """A request that runs again from its start whenever a batch has answered one of its calls. Calls answered before get their
+    stored answers.
 
     A call is made directly, at the ordinary price, if its batch failed to answer it, or if there is no time for another batch.
     From then on the request uses no new batch, because a rerun would make such a call again.
 
     Attributes:
         may_wait: returns whether a new call may go in a batch.
-        on_at_once: called before the request's first direct call, at a time when no lock is held that the ledger needs.
+        on_at_once: called before the request's first direct call, without holding any lock that the ledger of spent money may
+            wait for.
         on_lost: called with a call's maximum cost in dollars, if a batch has lost the call's answer.
         is_at_once: whether calls are made directly from now on.
         halted: the exception that ended the current run, kept here because the application or LangChain's ``ainvoke`` may raise
@@ -51,7 +54,7 @@ class ParkedUnit(BatchedUnit):
     _decision: Lock = field(default_factory=Lock)
 
     def begin(self, on_lost: Callable[[float], None]) -> None:
-        """Start the next run of the request, with the callback ``on_lost`` for lost answers."""
+        """Prepare the next run of the request. ``on_lost`` is called for each answer that a batch has lost."""
         self.on_lost, self.halted = on_lost, None
         self._times.clear()
         self.asked.clear()
@@ -98,7 +101,7 @@ class ParkedUnit(BatchedUnit):
         self.is_at_once = True
 
     def goes_at_once(self, gate: BatchGate, digest: str, upper_usd: Callable[[], float]) -> bool:
-        """Return whether to make a call directly. Otherwise its answer is stored, or it waits for a batch.
+        """Return True if the call is to be made directly, False if its answer is stored or it should wait for a batch.
 
         A call is made directly if its batch failed to answer it, or if it has no batch yet and may not wait for one.
 

@@ -1,4 +1,4 @@
-"""The interface of a provider, beyond its LangChain package, and the settings of one call."""
+"""The interface that each provider implements in addition to its LangChain package, and the settings of one call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHAT, RESPONSES = "chat/completions", "responses"
 
 
 class ChatAddress(NamedTuple):
-    """The address at which an entry serves calls in one of OpenAI's two formats.
+    """How to send raw HTTP requests in one of OpenAI's two formats to an entry's server.
 
     Attributes:
         url: the endpoint's address.
@@ -43,7 +43,8 @@ class ChatAddress(NamedTuple):
 
 
 class Provider(ABC):
-    """One provider of the catalog. One instance serves all threads and event loops. It never calls a model itself.
+    """One provider of models, such as OpenAI: creates the chat models of its catalog entries. One instance serves all threads
+    and event loops. It never calls a model itself.
 
     Attributes:
         streams: whether calls that ask for a whole answer are streamed by default, to measure the time to first token.
@@ -62,7 +63,9 @@ class Provider(ABC):
         """Create the entry's chat model. Raise :class:`~vinelm.errors.ConfigError` if it cannot be created."""
 
     def inner(self, model: Model) -> InnerChat:
-        """Return a new :class:`InnerChat` around the entry's chat model. It makes further ones for other event loops."""
+        """Return a new :class:`InnerChat` around the entry's chat model. If needed, it makes further chat models for other
+        event loops.
+        """
         return InnerChat(self.make(model), lambda: self.make(model))
 
     def context_tokens(self, model: Model) -> int | None:
@@ -70,9 +73,11 @@ class Provider(ABC):
         return None
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """Return the address at which the entry directly serves the format ``form``, :data:`CHAT` or :data:`RESPONSES`.
+        """Return the URL, headers and body fields for sending raw HTTP requests to the entry's server, without its LangChain
+        package.
 
-        Returns None if the entry does not serve the format, or if its options prevent direct calls.
+        ``form`` is the format of the requests: :data:`CHAT` or :data:`RESPONSES`. Returns None if the server does not take the
+        format, or if an option of the entry works only through the package.
 
         Raises:
             ConfigError: the entry's key is missing.
@@ -86,15 +91,16 @@ class Provider(ABC):
         return None
 
     def keeps_by_key(self, model: Model) -> bool:
-        """Return whether requests to this provider may have the parameter ``prompt_cache_key``: the provider's prompt cache
-        groups prompts by it.
+        """Return whether requests may have the parameter ``prompt_cache_key``, by which the provider's prompt cache groups
+        prompts.
         """
         return False
 
 
 class FoundBatch(NamedTuple):
-    """The result of a search for our batch in the provider's list: the batch's id, or None, and whether None proves that the
-    batch was never sent.
+    """The result of a search for our batch in the provider's list. ``provider_id`` is the batch's id; None if it is not listed.
+
+    ``is_certain`` tells whether a missing id proves that the batch was never sent.
     """
 
     provider_id: str | None
@@ -134,7 +140,7 @@ class BatchApi(ABC):
 
     @abstractmethod
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Search the provider's list for the batch with our key.
+        """Search the provider's list for the batch that was submitted with our key, and return the result of the search.
 
         Args:
             model: the model of the batch's calls.
@@ -146,7 +152,7 @@ class BatchApi(ABC):
 
     @abstractmethod
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Return a pair for each of the provider's results: the call's name, and ``{"body": ...}`` or a failure. None while the
+        """Return the provider's results as pairs: the call's name, and ``{"body": ...}`` or a failure. Return None while the
         batch runs.
 
         Includes everything that the provider reports, even duplicates or calls that were never sent. A batch counts as running
@@ -155,7 +161,9 @@ class BatchApi(ABC):
 
     @abstractmethod
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Return an answer's body parsed as the entry's chat model parses it. An exception means a malformed answer."""
+        """Return ``body``, an answer as JSON, as the chat result that the entry's chat model makes of it. An exception means a
+        malformed answer.
+        """
 
     def close(self) -> None:
         """Close the connections to the provider."""
@@ -163,19 +171,21 @@ class BatchApi(ABC):
 
 
 class Sends(Protocol):
-    """The interface that makes a call's attempts, either on the entry's chat model or in a provider's batch."""
+    """The interface of an object that makes a call's attempts, either on the entry's chat model or in a provider's batch."""
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the chat model of an entry, created before the attempt's latency is measured."""
+        """Return the chat model of an entry. Called before the latency of an attempt is measured, so that creating the chat
+        model does not count.
+        """
 
     def around(self, inner: InnerChat) -> Sends:
         """Return a copy of this object that sends calls to ``inner``, a copy of the entry's chat model with other settings."""
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
-        """Make one attempt; closing the generator ends it."""
+        """Make one attempt, and yield the pieces of its answer. Closing the generator ends the attempt."""
 
     def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Make one attempt, like :meth:`send`, without blocking the event loop."""
+        """Make one attempt, and yield the pieces of its answer, like :meth:`send`, without blocking the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,5 +223,7 @@ class CallBinding:
 
 
 def failure_of(record: Mapping[str, Any]) -> AttemptFailed:
-    """Return the failure that a batch's result for a call states in the keys ``failure``, ``detail`` and ``may_be_billed``."""
+    """Return the failure that ``record``, a batch's result for a call, states in its keys ``failure``, ``detail`` and
+    ``may_be_billed``.
+    """
     return AttemptFailed(record["failure"], record["detail"], is_final=True, may_be_billed=record["may_be_billed"])

@@ -1,5 +1,6 @@
-"""Decides for all remote providers whether a failed attempt may be billed, whether it is retried, and how long to wait. Built
-on tenacity.
+"""Decides for all remote providers whether to retry a failed attempt, and how long to wait. Built on tenacity.
+
+It also decides whether the failed attempt may be billed.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class AttemptFailed(Exception):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Exponential backoff with full jitter, starting at ``backoff_s``; a server's ``Retry-After`` header sets the minimum wait.
+    """The rules for retries: exponential backoff with full jitter, starting at ``backoff_s`` seconds. A server's
+    ``Retry-After`` header sets the minimum wait.
 
     If the server asks to wait longer than ``max_wait_s``, the call fails at once. The number of retries for each type of
     failure is in :data:`RETRIES`, but at most ``max_retries``.
@@ -145,9 +147,11 @@ class _First(AbstractContextManager[bool]):
         return error is not None
 
     def is_told_to(self, attempt: AbstractContextManager[Any]) -> bool:
-        """Report the first attempt's failure to tenacity in place of its own first attempt ``attempt``, and return True.
+        """Report the failure of the first attempt to tenacity, as if tenacity's own first attempt ``attempt`` had failed.
+        Return True.
 
-        Return False without a failure, or if the failure was reported before, since ``attempt`` is then a later attempt.
+        Return False and report nothing if the first attempt did not fail, or if its failure was reported before. In the second
+        case ``attempt`` is a later attempt, which has to be made.
         """
         if self._is_told or self.error is None:
             return False

@@ -22,7 +22,8 @@ from vinelm.catalog import Model
 
 
 class ChatSender:
-    """A :class:`~vinelm.backends.remote.provider.Sends` for one entry, or for the replicas of a group.
+    """Makes attempts on the chat model of one catalog entry, or of a group's replicas; implements
+    :class:`~vinelm.backends.remote.provider.Sends`.
 
     Args:
         inner_of: returns the chat model of an entry.
@@ -40,7 +41,11 @@ class ChatSender:
         return ChatSender(lambda entry: inner)
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
-        """Make one attempt: in this thread, on an event loop or in a separate thread. A deadline ends it in any case."""
+        """Make one attempt, and yield the pieces of its answer. A deadline ends the attempt after the entry's ``timeout_s``
+        seconds.
+
+        The attempt runs in this thread if its waits can be ended there, otherwise on an event loop or in a separate thread.
+        """
         inner = self._inner_of(entry)
         if (chat := inner.in_time()) is not None:
             return _pieces(chat, request, entry.timeout_s)
@@ -49,7 +54,9 @@ class ChatSender:
         return threaded(lambda: _pieces(inner.sync(), request, entry.timeout_s), entry.timeout_s)
 
     def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Make one attempt in a coroutine. The attempt times out after the entry's ``timeout_s``."""
+        """Make one attempt, and yield the pieces of its answer, without blocking the event loop. It times out after the entry's
+        ``timeout_s``.
+        """
         inner = self._inner_of(entry)
         if inner.has_asynchronous:
             return _apieces(inner, request, entry.timeout_s)

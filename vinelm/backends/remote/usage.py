@@ -47,8 +47,8 @@ _DETAILS = ("input_token_details", "output_token_details")
 
 
 def _restated(before: Any, usage: Any) -> UsageMetadata | None:
-    """Return the total usage if ``usage`` states the total so far, and so replaces ``before``. Return None if it has to be
-    added.
+    """Return the total usage if ``usage`` states the total so far, so that it replaces ``before``. Return None if ``usage`` has
+    to be added to ``before``.
 
     The parts of a total that only one of the two states, such as tokens written to a cache, keep the higher count. Tokens read
     from a cache, which are cheaper, are those of ``usage``.

@@ -22,11 +22,11 @@ class SGLangProvider(OpenAIProvider):
     """
 
     def base(self, model: Model) -> str:
-        """Return the URL of the chat completions API."""
+        """Return the base URL of the server's API for chat completions, which ends in ``/v1``."""
         return f"{_server(model)}/v1"
 
     def context_tokens(self, model: Model) -> int | None:
-        """Return the context length in tokens that the engine reports."""
+        """Return the context length in tokens that the server reports; None if it reports none."""
         plain = self.ask(model, "get", "/get_server_info", object)
         known = plain if isinstance(plain, Mapping) else {}
         found = known.get("context_length") or known.get("max_req_input_len")
@@ -47,7 +47,7 @@ class SGLangProvider(OpenAIProvider):
 
 
 class SGLangBackend(RemoteBackend):
-    """Chat models served by SGLang engines."""
+    """The backend of models that SGLang servers serve. It can also flush a server's prefix cache."""
 
     def flush_cache(self, model: Model) -> bool:
         """Flush the engine's prefix cache. Return False if the engine is busy or does not answer."""

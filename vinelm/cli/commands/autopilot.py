@@ -24,9 +24,10 @@ _SIMULATED = "The answers of this service are those of simulated models, not of 
 
 @click.group("autopilot", cls=SuggestingGroup, short_help="What a service under an autopilot has proven, serves and saves.")
 def command() -> None:
-    """Show how a service with an autopilot stands.
+    """Show the status of a service with an autopilot, which tests cheaper models and switches to them while it serves.
 
-    VineLM(models, autopilot=Autopilot("pilot.db")) begins one, or `vinelm gateway --autopilot pilot.db`.
+    An autopilot is started in Python by VineLM(models, autopilot=Autopilot("pilot.db")), or by `vinelm gateway --autopilot
+    pilot.db`.
 
     Example: vinelm autopilot status pilot.db
     """
@@ -50,9 +51,10 @@ def autopilot_of(store: str, asked: Mapping[str, Any]) -> Any:
 @json_option
 @option("--report HTML", "Write a page, too: one file, without texts of prompts.", Path, into="page")
 def status(*, store: Path, as_json: bool, page: Path | None) -> None:
-    """Show what runs where, what is proven, what was saved in 30 days, and which questions wait. Changes nothing.
+    """Show for each step which model serves it, what is proven and what was saved in 30 days, and the open questions. Changes
+    nothing.
 
-    STORE is the autopilot's own, whether or not its service runs.
+    STORE is the autopilot's store. Its service need not be running.
 
     Example: vinelm autopilot status pilot.db
 
@@ -85,7 +87,7 @@ def status(*, store: Path, as_json: bool, page: Path | None) -> None:
 
 
 def _step_rows(found: PilotStatus) -> list[tuple[str, ...]]:
-    """Return a table row for each step, with the cells of the columns ``_COLUMNS``."""
+    """Return one row for each step of the application: the cells of the status table, whose headings are ``_COLUMNS``."""
     return [
         (
             one.step, one.today, f"{one.recorded:,}", f"{100 * one.share:.0f} %",
@@ -105,7 +107,7 @@ def _step_lines(one: StepStatus) -> Iterator[str]:
 
 
 def _money_line(found: PilotStatus) -> str:
-    """Return the cost of learning and the savings of plans, as one line."""
+    """Return one line with the dollars spent on testing cheaper models, and the dollars that plans have saved in 30 days."""
     return (
         f"Learning has cost {usd(found.learning_usd)}, {usd(found.today_usd)} of it today (UTC); plans have saved "
         f"{usd(found.saved_usd)} in 30 days."

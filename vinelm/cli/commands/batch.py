@@ -46,11 +46,12 @@ def command(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Answer every request of a data set with the application, each under the plan that the dollars and hours left allow.
+    """Answer every request of a data set with the application, each with a plan that fits the dollars and hours that are left.
 
     WORKFLOW is MODULE:ATTRIBUTE, or FILE.py:ATTRIBUTE in this folder. Equal requests are answered once, and requests whose
-    prompts begin alike go one after the other. A failed request is a result. Every answer is in the store before its place is
-    taken by the next: after any interruption the same line continues, and buys nothing twice but what was under way.
+    prompts begin alike go one after the other. A failed request is a result, and is not tried again. Every answer is stored
+    before the next request starts. After an interruption the same command continues, and pays again only for requests that were
+    in progress.
 
     Exit code 0 if every request was answered or failed, 2 for bad input, 3 if the money or the time left some unanswered.
 

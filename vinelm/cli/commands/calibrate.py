@@ -143,10 +143,10 @@ def _seconds(value: float | None) -> str:
 
 
 def _rows(found: Calibration) -> list[dict[str, float | None]]:
-    """Return one table row per load level, as a dictionary.
+    """Return one table row per load level, as a dictionary. A load level is a number of requests served at the same time.
 
-    The keys are ``requests`` (the level: requests served at the same time), ``runs``, ``mean_s`` and ``sd_s`` (mean and
-    standard deviation of the latency; None for one run), and ``extra_s`` (the fitted additional seconds).
+    The keys are ``requests`` (the load level), ``runs``, ``mean_s`` and ``sd_s`` (mean and standard deviation of the latency in
+    seconds; None for one run), and ``extra_s`` (the fitted additional seconds).
     """
     from statistics import fmean, stdev
 

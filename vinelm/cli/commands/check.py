@@ -39,18 +39,20 @@ def command(
 ) -> int | None:
     """Check that WORKFLOW can be profiled and served, and that the models of a catalog can be called. Spends nothing.
 
-    WORKFLOW is the name of a bundled workflow or MODULE:ATTRIBUTE. Looks at the stages and loop bounds, builds the graph, runs
-    the first request on a scripted model through every invocation, and checks that its state survives a checkpoint. A template
-    is compared with the graph arm by arm; one that was left out is read from the graph and printed as code. Exit code 2 if
-    something has to be fixed.
+    WORKFLOW is the name of a bundled workflow or MODULE:ATTRIBUTE. Checks the stages and loop bounds, and builds the graph.
+    Then runs the first request on a scripted model through every invocation (execution of a stage), and checks that the
+    request's state can be stored and restored. A workflow's template, its steps and branches, is compared with the graph branch
+    by branch. If the workflow has no template, one is read from the graph and printed as code. Exit code 2 if something has to
+    be fixed.
 
     With --models, each model of the catalog (.toml, or a LiteLLM model_list .yaml) is checked as well: known provider, API key
     in the environment, dated price, rate limits. With --yes each gets one call of at most 128 tokens, to measure time to first
     token, tokens per second and context length. Exit code 1 if a model cannot be called.
 
-    With --prompts, the prompts of five requests on the scripted model are compared, which spends nothing either. The table has
-    the tokens that every request of a stage sends first (static), those that other requests send too (shared), those that the
-    same request sends again (request) and the rest (own), at four bytes of text a token.
+    With --prompts, the prompts of five requests on the scripted model are compared, which spends nothing either. For each stage
+    the table counts four kinds of tokens. Static tokens are those with which every request begins; shared tokens are sent by
+    other requests, too; request tokens are sent again by the same request; own tokens are the rest. A token is counted as four
+    bytes of text.
 
     Example: vinelm check my_app:workflow --models models.toml
     """

@@ -55,13 +55,16 @@ def command(
     seed: int,
     limit: int | None,
 ) -> None:
-    """Profile, estimate, judge and report on what comes with the package: no API keys, no network, some seconds.
+    """Run VineLM from profile to report on examples that come with the package. Needs no API keys and no network; takes some
+    seconds.
 
     On recorded answers of real models:
 
-    code (the default): four models write 376 methods of ClassEval, whose visible tests are run. Where VineLM pays.
+    code (the default): four models write 376 methods of ClassEval, whose visible tests are run. An example where VineLM saves
+    money.
 
-    exams: nine models answer 600 exam questions, with the dollars and seconds of their calls. Where it does not.
+    exams: nine models answer 600 exam questions, with the dollars and seconds of their calls. An example where VineLM does not
+    save money.
 
     On real models that answer on this machine, without a key: --real asks SmolLM2-135M and Gemma-3-270M for amounts written in
     words. Tokens and seconds are measured, dollars assumed.
@@ -71,10 +74,10 @@ def command(
     sql: two models write SQL, which is really executed, and repair it while a check fails.
 
     support: a support desk, whose graph branches. A router sends each ticket to one of three desks; two of them look something
-    up, and a reply follows. Plans are contingent: each desk has its own next model.
+    up, and a reply follows. A plan has a separate next model for each desk.
 
-    graphqa: questions to the graphs of five databases. One program answers, or a plan, programs and reasoning take turns; the
-    programs are really executed. It needs the extra graph.
+    graphqa: questions to the graphs of five databases. Either one program answers, or a plan, programs and reasoning take
+    turns; the programs are really executed. It needs the extra graph.
 
     Writes demo.db, demo.vine and report.html; replaces those of an earlier demo.
 
@@ -222,7 +225,7 @@ def _print_tour(found: TourResult, lead: str, *, as_json: bool, is_opened: bool)
 
 
 def _is_opened(page: Path, opens: bool | None, *, as_json: bool) -> bool:
-    """Open the report in a browser if ``opens`` is true. Return whether it was opened.
+    """Open the report ``page`` in a browser if ``opens`` is true. Return whether it was opened.
 
     If ``opens`` is None, it is opened only if the command prints text, not JSON, to a terminal on a desktop.
     """

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 @option("--alpha FRACTION", "Chance of ever naming anything although nothing has moved.", FRACTION, default=0.05)
 @json_option
 def command(*, trie: Path, traces: Path, alpha: float, as_json: bool) -> int | None:
-    """Compare the served rows in DB with the annotations of the TRIE that served them, and say what moved.
+    """Compare the served results in DB with the estimates of the TRIE that served them, and name the estimates that no longer
+    hold.
 
-    The tests are sequential: run the command as often as you like; if nothing moves, the chance that it ever names anything is
-    at most --alpha. What is named comes with the cheapest command that puts the trie right, and its price. Calls no model. Exit
-    code 1 if something moved. How far a share or a mean may move is set in Python: vinelm.api.drift(..., DriftConfig(points=)).
+    Run the command as often as you like: the tests are sequential. If no estimate has become wrong, the chance that any is ever
+    named is at most --alpha. The output also has the cheapest command that corrects the trie, and its price. Calls no model.
+    Exit code 1 if an estimate no longer holds. How far a share or a mean may move is set in Python: vinelm.api.drift(...,
+    DriftConfig(points=)).
 
     Example: vinelm drift nl2sql.vine --traces served.db
 

@@ -19,7 +19,9 @@ class _EngineGroup(SuggestingGroup):
     """The command group `vinelm engine`, in which `vinelm engine MODEL` is short for `vinelm engine launch MODEL`."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; an unknown word counts as a model."""
+        """Return the name, the command and its arguments for a command line. An unknown first word is taken as the model to
+        launch.
+        """
         return super().resolve_command(ctx, args if args[0] in self.commands else ["launch", *args])
 
 

@@ -43,11 +43,11 @@ def command(
 ) -> None:
     """Estimate the accuracy, cost and latency of every sequence of model choices from the observations in STORE.
 
-    Writes an annotated trie, which also covers paths with few observations or none. Validates it by predicting each half of
-    the requests from the other half; this also measures how much choosing the best of many estimates promises too much, which
-    `vinelm plan` takes into account. Last it judges whether to switch from what runs today, or from the strongest single model:
-    the file keeps that verdict, and a service follows it. Exit code 1 if there are too few observations for --max-error;
-    nothing is written then, and the message says how to get more.
+    Writes an annotated trie, which also covers paths with few observations or none. Validates it by predicting each half of the
+    requests from the other half. This also measures by how much the best of many estimates is too optimistic, for which `vinelm
+    plan` corrects. Finally it decides whether to switch from what runs today, or else from the strongest single model. The file
+    contains this verdict, and a service follows it. Exit code 1 if there are too few observations for --max-error; nothing is
+    written then, and the message says how to get more.
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
 

@@ -31,19 +31,22 @@ if TYPE_CHECKING:
 def command(*, store: Path, trie: Path | None, against: Path | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Say whether VineLM is worth using for the workflow of STORE: the verdict first, then the figures.
 
-    Each part of the requests is judged by plans that the others chose, so that no plan is judged by the rows that it was chosen
-    from. The verdict is that of `vinelm estimate`: SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA, against what runs today, or else
-    the strongest single model. Then come VineLM (over paths, and over what requests show), the best static plan, the best
-    single model, a vote, and asking until two answers agree: without an objective the mean over a range of cost budgets.
+    The requests are divided into parts. Plans are chosen from all parts but one and tested on that one, so no plan is tested on
+    the results from which it was chosen. The verdict is that of `vinelm estimate`: SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA,
+    against what runs today, or else the strongest single model. Then come the results of VineLM (without and with signals), of
+    the best static plan, of the best single model, of a majority vote, and of asking until two answers agree. A signal is what
+    a call shows without the label, such as a passed check. Without an objective, the figures are means over a range of cost
+    budgets.
 
-    No model is called. What a plan would have done is estimated from the rows of other choices, weighted by the chance that
-    they were bought. Where the store has no rows of a step that a plan takes, its result is "not identified"; --serve
-    identifies it.
+    No model is called. The result of a plan is estimated from stored results of other model choices, each weighted according to
+    the probability that it was bought. If the store has no results for a step of a plan, the plan's result is "not identified";
+    --serve then measures it.
 
-    TRIE gives the estimator and the stop rule [default: the default ones]; with --serve, its plans are served.
+    TRIE is the file from which the estimator and the stop rule are taken [default: the default ones]. With --serve, its plans
+    are served.
 
-    With --against two workflows are compared instead: what each gets right, and the dollars, seconds, calls and tokens that it
-    takes, under each model that both have run on the same requests.
+    With --against, two workflows are compared instead: their accuracy, dollars, seconds, calls and tokens, for each model that
+    both have run on the same requests.
 
     Exit code 0 whatever the verdict, 2 for bad input, 3 if the budget ended serving early.
 
@@ -103,7 +106,10 @@ def evaluation_facts(found: Evaluation) -> dict[str, Any]:
 
 
 def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
-    """Print the verdict, the policies, each budget and the basis of the figures; ``is_short`` limits it to one screen."""
+    """Print the verdict, the compared policies, the results for each cost budget, and what the figures are based on.
+
+    ``is_short`` limits the output to one screen.
+    """
     from vinelm.reports import evaluation_text as text
 
     if is_short:

@@ -61,14 +61,15 @@ def explained(
     elapsed_s: float | None,
     loads: tuple[str, ...],
 ) -> None:
-    """Plan from one point of a request, and print every possible next step.
+    """Plan from one point of a request, and print every possible next step with its best plan and the reason why it was not
+    chosen.
 
-    ``prefix`` has the models that have run so far, separated by commas; ``elapsed_s`` are the seconds used so far, None for
-    the expected seconds. ``loads`` has the additional seconds of engines, as ``ENGINE=SECONDS``. For each model that could run
-    next, and for ending now, shows the best plan that starts with it, its estimates, and why it was not chosen. If the graph
-    branches, this is shown for each stage that may come next, or for ``arm`` only. If no path meets the objective's limits,
-    the limits are relaxed as in serving, and the output names them. If requests are split between two plans so that their mean
-    meets a limit, both plans are shown with their shares of the requests.
+    ``prefix`` has the models that have run so far, separated by commas; ``elapsed_s`` are the seconds used so far, None for the
+    expected seconds. ``loads`` has the additional seconds of engines, as ``ENGINE=SECONDS``. The possible next steps are each
+    model that could run next, and ending the request now. If the graph branches, the steps are shown for each stage that may
+    come next, or for the stage ``arm`` only. If no path meets the objective's limits, the limits are relaxed as in serving, and
+    the output names them. If requests are split between two plans so that their mean meets a limit, both plans are shown with
+    their shares of the requests.
     """
     from vinelm.api.planning import require_signals
     from vinelm.controller import Planner
@@ -112,7 +113,8 @@ def explained(
 
 
 def _show_decision(decision: Decision) -> None:
-    """Print every possible next step, the slack of the objective's limits, and the chosen plan."""
+    """Print every possible next step, how far the chosen plan stays below the objective's limits, and the chosen plan itself.
+    """
     _show_alternatives(decision)
     _show_bounds(decision)
     if len(decision.lines(2)) > 1:
@@ -122,13 +124,16 @@ def _show_decision(decision: Decision) -> None:
 
 
 def _used(annotated: AnnotatedTrie, nodes: list[int]) -> tuple[float, float]:
-    """Return the sums of the expected latency in seconds and the expected cost in dollars over the nodes with these indices."""
+    """Return the sums of the expected latency in seconds and the expected cost in dollars over the trie's nodes with these
+    indices.
+    """
     return float(annotated.latency_s[nodes].sum()), float(annotated.cost_usd[nodes].sum())
 
 
 def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
-    """Return the nodes of a comma-separated prefix, root first. Raise :class:`ConfigError` with the first name that cannot
-    follow.
+    """Return the indices of the trie's nodes along ``prefix``, model names separated by commas, from the root on.
+
+    Raise :class:`ConfigError` with the first name that cannot follow.
     """
     trie, node = annotated.trie, 0
     nodes = [node]
@@ -146,10 +151,10 @@ def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
 
 
 def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, str]:
-    """Split ``part``, one element of a prefix such as ``repair=small``, into stage and model.
+    """Split ``part``, one element of a prefix such as ``repair=small``, into its stage and its model.
 
-    The stage is None if the element names none, which is allowed if only one stage may follow ``node``. Raise
-    :class:`ConfigError` otherwise.
+    The stage is None if ``part`` names only a model, which is allowed if only one stage may follow ``node``; otherwise raise
+    :class:`ConfigError`.
     """
     trie = annotated.trie
     arms, (stage, found, model) = tuple(trie.arms(node)), part.rpartition("=")
@@ -167,7 +172,7 @@ def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, s
 
 
 def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
-    """Return the stage if it is among several possible next stages. Raise :class:`ConfigError` otherwise."""
+    """Return ``stage`` if it is one of several stages that may follow ``node``. Raise :class:`ConfigError` otherwise."""
     arms = tuple(annotated.trie.arms(node))
     if len(arms) == 1:
         raise ConfigError(f"--arm has no effect: only {arms[0]} may come next: leave it out")
@@ -178,7 +183,10 @@ def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
 
 
 def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]:
-    """Parse ``ENGINE=SECONDS`` options. Raise :class:`ConfigError` for an unknown engine or an invalid number."""
+    """Return the additional seconds of engines, by engine, given options in the form ``ENGINE=SECONDS``.
+
+    Raise :class:`ConfigError` for an unknown engine or an invalid number.
+    """
     found = {}
     for item in given:
         engine, _, value = item.rpartition("=")
@@ -236,7 +244,7 @@ def _cells(decision: Decision, found: Alternative) -> dict[str, str]:
 
 
 def _show_bounds(decision: Decision) -> None:
-    """Print the limits of the objective, the slack of the plan below each, and the used and planned amounts where they are
+    """Print each limit of the objective: how far the plan stays below it, and the amounts already used and planned, if they are
     known.
     """
     is_used = any(bound.needed is not None for bound in decision.bounds)

@@ -23,8 +23,8 @@ def command(*, source: Path, output: Path) -> None:
     """Write all observations of a store, or one row per node of a trie, to a table for other tools.
 
     A store's checkpoints are not exported. Its workflow, models and requests go into TABLE.store.json, or into the Parquet
-    file's metadata, so that `vinelm store import` can restore the store. A node has its path, estimates and standard errors;
-    JSON and Parquet also hold provenance and prices. Parquet needs the extra vinelm[parquet].
+    file's metadata, so that `vinelm store import` can restore the store. The row of a node has its path, estimates and standard
+    errors; JSON and Parquet files also have provenance and prices. Parquet needs the extra vinelm[parquet].
 
     Example: vinelm store export runs/nl2sql.db -o nl2sql.csv
     """

@@ -27,7 +27,7 @@ MOST_PROBLEMS = 5
 
 
 def redis_option(*, required: bool) -> Callable[[Any], Any]:
-    """Return the option that sets the fleet's Redis address."""
+    """Return the decorator that adds the option ``--redis`` to a command: the address of the fleet's Redis."""
     return option(
         "--redis URL",
         "The fleet's Redis, as in VineLM(fleet=...): redis://host:port/db, rediss://... or unix://...",
@@ -43,7 +43,7 @@ name_option = option("--name NAME", "The fleet's name.", default="default")
 
 @click.group("fleet", cls=SuggestingGroup, short_help="Steer and watch the processes that serve together.")
 def command() -> None:
-    """Steer and watch the processes that serve together: those with VineLM(..., fleet="redis://...").
+    """Steer and watch the serving processes of a fleet: those that were started with VineLM(..., fleet="redis://...").
 
     Needs the extra `fleet`. Calls no model.
 
@@ -80,13 +80,14 @@ def command() -> None:
 )
 @json_option
 def run(*, url: str | None, name: str, text: str, period_s: float, dry_run: Path | None, as_json: bool) -> int | None:
-    """Read the calls in flight of all processes, ask the policy and install its orders, until interrupted.
+    """In each round, read the calls in flight of all processes, ask the policy for orders and send them to the processes.
 
-    Start it on two machines or more: one leads, the others wait and take over within seconds if it dies. Processes obey the
-    orders from memory; without a leader they drop them after 30 s. If a policy fails, takes too long or gives an impossible
-    order, its last good orders stay, and a line says why.
+    Runs until it is interrupted. Start it on two machines or more: one leads, the others wait and take over within seconds if
+    the leader dies. Processes keep the orders in memory; without a leader they drop them after 30 s. If a policy fails, takes
+    too long or gives an impossible order, its last good orders stay in force, and a line says why.
 
-    With --dry-run nothing is installed; exit code 1 if orders for some view would be refused.
+    With --dry-run no orders are sent: the policy is tried on recorded states of a fleet. Exit code 1 if some of its orders
+    would be refused.
 
     Example: vinelm fleet run --redis redis://localhost:6379 --policy slack+balance+shares
     """
@@ -108,8 +109,7 @@ def run(*, url: str | None, name: str, text: str, period_s: float, dry_run: Path
 
 @contextmanager
 def _ended_by_signals(loop: GlobalLoop) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the loop after its current round. This process then resigns, and another process leads at
-    once.
+    """Inside the block, let SIGINT and SIGTERM end the loop after its current round, so that another process can lead at once.
     """
     before = {number: signal.signal(number, lambda *_: loop.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -120,8 +120,8 @@ def _ended_by_signals(loop: GlobalLoop) -> Iterator[None]:
 
 
 class _Teller:
-    """Prints to stderr, after each round, who leads the fleet now, and new problems of the policy; nothing if nothing has
-    changed.
+    """A callback that prints to stderr, after each round, who leads the fleet and new problems of the policy. Prints only
+    changes.
     """
 
     def __init__(self, name: str, policy: str) -> None:
@@ -145,8 +145,8 @@ class _Teller:
 
 
 def _try_policy(text: str, replay: Path, period_s: float, *, as_json: bool) -> int | None:
-    """Run the policy on each recorded view, print the results, and return the exit code: 1 if any of its orders would be
-    refused, otherwise None for success.
+    """Run the policy on each recorded state of a fleet, and print the results. Return the exit code: 1 if any of its orders
+    would be refused, otherwise None for success.
     """
     from vinelm.controller.fleet.built_in_policies import fleet_policy
     from vinelm.controller.fleet.loop.policy_runs import check_policy
@@ -196,9 +196,10 @@ def _show_check(policy: str, replay: Path, found: PolicyCheck) -> None:
 @option("--record FILE", "Append a view a second to FILE, for `vinelm fleet run --dry-run`.", Path)
 @json_option
 def top(*, url: str, name: str, once: bool, record: Path | None, as_json: bool) -> None:
-    """Show, for each engine, the live invocations of all processes: running, queued, late, and the weight that orders give it.
+    """Show for each engine the calls of all processes: how many are running, queued and late, and the weight set by the
+    policy's orders.
 
-    Ctrl-C ends it.
+    Updates the table until Ctrl-C.
 
     Example: vinelm fleet top --redis redis://localhost:6379 --once
     """

@@ -69,20 +69,23 @@ def command(
     judge: str | None,
     **given: Any,
 ) -> None:
-    """Answer OpenAI's chat completions on http://HOST:PORT/v1, for every client that knows a base_url.
+    """Serve OpenAI's chat completions API on http://HOST:PORT/v1, for every client that has a base_url setting.
 
-    Without a plan each call goes to the model that it names, unchanged, and is written to --record: `vinelm replay` then says
-    where the money goes. TRIE is a plan, as `vinelm estimate` writes it: its steps run on the models that it chooses.
+    Without a plan, each call goes unchanged to the model that it names, and is written to the file --record. From this file
+    `vinelm replay` shows where the money goes. TRIE is a plan file, as `vinelm estimate` writes it. With it, the calls of its
+    steps go to the models that the plan chooses.
 
-    A step is named by the model (vinelm/NAME) or by the header x-vinelm-step; else the beginning of its system prompt tells it
-    apart. Calls with the same x-vinelm-request are one request, for caps per request and for plans; x-vinelm-objective is a
-    JSON object. Without an objective the plan is the one that its verdict is about.
+    A call names its step by the model (vinelm/NAME) or by the header x-vinelm-step; otherwise the step is recognized by the
+    beginning of the system prompt. Calls with the same header x-vinelm-request belong to one request, for which caps and plans
+    apply. The header x-vinelm-objective sets the objective as a JSON object. Without an objective, the plan that the file's
+    verdict recommends is used.
 
-    With --autopilot cheaper models of the catalog are asked the recorded prompts, and those that are proven to lose less than
-    --max-loss serve, under watch: `vinelm label DB` answers its questions, `vinelm autopilot status DB` says how it stands.
+    With --autopilot, cheaper models of the catalog are also sent the recorded prompts. Models that are proven to lose less than
+    --max-loss take over, and are watched. `vinelm label DB` asks a person its open questions, and `vinelm autopilot status DB`
+    shows its status.
 
-    With keys (`vinelm keys add NAME`) every caller needs one. Keys of providers stay here, in the variables that the catalog
-    names. Ctrl-C finishes the calls under way. Spends money.
+    If there are keys (`vinelm keys add NAME`), every caller needs one. The providers' API keys stay on this machine, in the
+    environment variables that the catalog names. After Ctrl-C the calls in flight are finished. Spends money.
 
     Example: vinelm gateway --models openai
 

@@ -55,13 +55,14 @@ def command(
 ) -> None:
     """Start with your own application: read its graph, and write a catalog of models and a workflow file.
 
-    APP is FILE.py:ATTRIBUTE or MODULE:ATTRIBUTE: a LangGraph graph, compiled or not, or a function that returns one, which may
-    take the chat model. Left out, it is the graph of langgraph.json; langgraph.json:NAME takes one of several. Importing it
-    runs its module, but no node and no model.
+    APP is FILE.py:ATTRIBUTE or MODULE:ATTRIBUTE: a LangGraph graph, compiled or not, or a function that returns a graph and may
+    take the chat model as its argument. If APP is left out, the graph of langgraph.json is used; langgraph.json:NAME selects
+    one of several. The app's module is imported, but no node and no model is run.
 
-    Writes models.toml and workflow.py: the stages, branches and loops of the graph, the dataset, and a scorer to complete. What
-    the graph does not say is marked with TODO. Files that exist stay, unless --force. On a terminal it asks. All files are
-    written, or none: a run that is killed meanwhile is finished by the next one.
+    Writes models.toml, the catalog, and workflow.py: the stages, branches and loops of the graph, the dataset, and a scorer to
+    complete. What the graph does not say is marked with TODO. Existing files are kept, unless --force is given. On a terminal,
+    the command asks for what is missing. Either all files are written or none; if the command is killed while it writes, the
+    next run completes them.
 
     Example: vinelm init app.py:graph --models openai --dataset questions.jsonl --label-field answer
     """
@@ -98,7 +99,8 @@ def command(
 
 
 def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) -> tuple[str, ...]:
-    """Return the chosen models, as a user would name them. With ``asks``, ask for them if the folder has no catalog.
+    """Return the names of the models that the user chose. If ``asks`` is true and the folder has no catalog, ask the user for
+    them.
 
     The result is empty if the folder has a catalog and the user named no ``models``.
     """
@@ -176,7 +178,9 @@ def _edits(found: AppGraph) -> list[str]:
 
 
 def _show_finished(finished: list[Path], *, as_json: bool) -> None:
-    """Print that this run completed an earlier run that was killed, and that the next run does what was requested now."""
+    """Print that this run completed the files of an earlier run that was killed, and that the command has to be run again for
+    what was requested now.
+    """
     if as_json:
         print_json({"finished": [str(path) for path in finished]})
     else:

@@ -17,8 +17,8 @@ from vinelm.reports import usd
 def command() -> None:
     """Create, list and revoke the keys of callers of `vinelm gateway`.
 
-    The file keeps a hash of each key, and what it has spent: a key is shown once. A running gateway that needs keys
-    knows new and revoked ones at once.
+    The file has only a hash of each key, and what the key has spent. So the key itself is shown only once, when it is created.
+    A running gateway that needs keys notices new and revoked ones at once.
 
     Example: vinelm keys add alice --usd-per-day 5 --calls-per-min 60
     """
@@ -46,7 +46,8 @@ def add(*, name: str, tenant: str | None, usd_per_day: float | None, calls_per_m
 @keys_option
 @json_option
 def list_keys(*, keys: Path, as_json: bool) -> None:
-    """List the keys with today's spending (UTC). Reserved: by calls in flight, or by a gateway that was killed.
+    """List the keys with today's spending (UTC). The column "reserved" has dollars for calls in flight, or for calls of a
+    gateway that was killed.
 
     Example: vinelm keys list
     """
@@ -83,7 +84,7 @@ def list_keys(*, keys: Path, as_json: bool) -> None:
 @click.argument("name")
 @keys_option
 def revoke(*, name: str, keys: Path) -> None:
-    """Revoke the key NAME: it can begin no further call. Calls in flight end.
+    """Revoke the key NAME, so that it can start no further call. Its calls in flight are finished.
 
     Example: vinelm keys revoke alice
     """

@@ -46,15 +46,15 @@ def command(
     read: Path | None,
     score: str | None,
 ) -> None:
-    """Say which of two recorded answers is better, without being told which model wrote which.
+    """Ask which of two recorded answers is better, without showing which model wrote which.
 
-    STORE is what `vinelm replay` keeps, or `vinelm try` of requests without labels. Only requests on which what runs today and
-    the plan that may be proven differ are asked. Keys: 1 left, 2 right, 3 both, 4 neither, 5 cannot say, g two
-    scores from 0 to 1, u undo, p the whole prompt, q stop. A label is on disk at once; several
+    STORE is the store of `vinelm replay`, or of `vinelm try` for requests without labels. Questions are asked only about
+    requests for which the answers of today's models and of the plan to be proven differ. Keys: 1 left, 2 right, 3 both, 4
+    neither, 5 cannot say, g two scores from 0 to 1, u undo, p the whole prompt, q stop. Each label is stored at once; several
     persons may label at the same time.
 
-    --page serves on 127.0.0.1 only, at an address with a secret part. --file writes prompts and answers in plain text: send it
-    only to whom you would show them.
+    --page serves a web page on 127.0.0.1 only, at an address with a secret part. --file writes prompts and answers in plain
+    text: send the file only to people who may see them.
 
     Example: vinelm label app.db
 
@@ -137,8 +137,8 @@ def _ask(desk: Desk, who: str) -> None:
 
 
 def _show(asked: Mapping[str, Any], standing: str, *, whole: bool) -> None:
-    """Show a question below ``standing``, a line on the progress. Unless ``whole`` is true, show only the end of the prompt and
-    the first lines of each answer.
+    """Print the question ``asked`` below ``standing``, a line on the progress. Unless ``whole`` is true, print only the end of
+    the prompt and the first lines of each answer.
     """
     width = min(shutil.get_terminal_size().columns, 100)
     dim, plain = {"dim": True}, dict[str, bool]()

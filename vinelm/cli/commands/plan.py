@@ -65,24 +65,25 @@ def command(
     as_json: bool,
     **bounds: Any,
 ) -> None:
-    """Plan for an objective over the annotated trie in the file TRIE, and compare with plans that need no controller.
+    """Choose the best plan for an objective from the estimates in the file TRIE, and compare it with fixed plans.
 
-    Shows VineLM's path for a new request with its estimates and the slack of each bound, the best static plan (one model per
-    stage) and the best single model. Where the graph branches, the plan is contingent: it has a model for each way that a
-    request may take. The promised accuracy is what to expect from serving the plan: its estimate, less what choosing the best
-    of many uncertain estimates adds, with a 90 % interval. `vinelm verify` tests it on held-out requests.
+    Shows VineLM's path for a new request, its estimates, and how far they stay below each limit. Also shows the best static
+    plan (one model per stage) and the best single model. If the graph branches, the plan has a model for each way that a
+    request may take. The promised accuracy is what to expect from serving the plan, with a 90 % interval. It is lower than the
+    estimate, because the best of many uncertain estimates is too optimistic. `vinelm verify` tests it on held-out requests.
 
-    Without a target it plans what the verdict is about in place of the models that the application ran before, and says
-    whether to switch. With --as-code it prints that plan, or the best fixed one for an objective, as lines of Python.
+    Without a target, it shows the plan that the file's verdict is about, which may replace the models that run today, and says
+    whether to switch. With --as-code it prints this plan, or the best fixed plan for an objective, as lines of Python.
 
-    With --explain it shows every possible next step at the point of a request that --prefix names, with its best plan, its
-    estimates and why it was not chosen. --show and --diff inspect and compare tries. None of these calls a model.
+    With --explain it shows every possible next step after the calls that --prefix names: its best plan, its estimates, and why
+    it was not chosen. --show and --diff inspect and compare tries. None of these calls a model.
 
-    With --signals the plan depends on what a request shows, as an application is served that declares its signals and ends in
-    `vine.finish`. It is shown as a tree, next to the best path.
+    With --signals the plan also depends on what the calls of a request show, such as a check that failed. It is shown as a
+    tree, next to the best path. Such plans are served if the application declares its signals and ends in `vine.finish`.
 
-    Exit code 1 if selection alone can produce the plan's advantage over a single model, where it is not known what runs today;
-    the message says what to buy. Exit code 2 if no path meets the bounds; the message names the binding one.
+    Exit code 1 if it is unknown what runs today, and the plan's advantage over a single model may be due to chance alone: it
+    has the best of many uncertain estimates. The message says which results to buy. Exit code 2 if no path meets the limits;
+    the message names the limit that excludes all paths.
 
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
 
@@ -162,8 +163,9 @@ def _is_compared(best: Decision) -> bool:
 
 
 def _recommended_objective(bounds: dict[str, Any], annotated: AnnotatedTrie) -> Objective:
-    """Return the objective of the recommended plan. If the current setup is unknown, raise an error that the options lack a
-    target.
+    """Return the objective of the plan that the trie's verdict recommends, for a command line without a target.
+
+    If it is unknown what runs today, raise an error that the options lack a target.
     """
     from vinelm.plans.recommendation import served_objective
 
@@ -181,8 +183,9 @@ def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPoli
 
 
 def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
-    """Print the plan, the best fixed plan and the best single model as a table, with the plan's confidence intervals and its
-    slack below the objective's limits.
+    """Print the plan, the best fixed plan and the best single model as a table, with the plan's confidence intervals.
+
+    Also print how far the plan stays below the objective's limits.
     """
     from vinelm.evaluation.plans.arms import by_kind
 
@@ -232,8 +235,8 @@ def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
 
 
 def advice_lines(best: Decision) -> list[str]:
-    """Return lines on models with too few results, other notes, the optional stages that the plan skips, and the
-    recommendation, if any.
+    """Return lines of advice on a plan: models with too few results, optional stages that the plan skips, other notes, and the
+    recommendation.
     """
     from vinelm.plans.recommendation import left_out, thin_models
 
@@ -248,7 +251,7 @@ def advice_lines(best: Decision) -> list[str]:
 
 
 def promise_lines(best: Decision) -> list[str]:
-    """Return the predicted accuracy with its interval, and the correction for choosing the best of many estimates."""
+    """Return lines with the predicted accuracy, its interval, and the correction for choosing the best of many estimates."""
     promise = best.promise
     if promise.interval is None:
         lines = ["Accuracy interval: unknown, this estimator gives no standard errors."]

@@ -44,10 +44,11 @@ DEFAULT_WORKERS = 4
 @output_options
 @resumable
 def command(*, workflow: str, as_json: bool, quiet: bool, **given: Any) -> int | None:
-    """Run a sample of WORKFLOW's requests along a sample of its paths, and keep a row of each invocation.
+    """Run a sample of WORKFLOW's requests along a sample of its paths, and store the result of each invocation.
 
-    WORKFLOW is the name of a bundled workflow (nl2sql, nl2sql-2, support) or MODULE:ATTRIBUTE for your own. Every row is on
-    disk before the next stage of its request starts: an interrupted run continues when the same line is run again.
+    WORKFLOW is the name of a bundled workflow (nl2sql, nl2sql-2, support) or MODULE:ATTRIBUTE for your own. A path is a
+    sequence of models, one for each invocation. Every result is stored before the next stage of its request starts, so an
+    interrupted run continues when the same command is run again.
 
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
 

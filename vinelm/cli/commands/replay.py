@@ -66,14 +66,16 @@ def command(
 
     TRACES are files or folders: exports of Langfuse and LangSmith, OpenTelemetry and OpenInference spans (OTLP as JSON),
     LiteLLM's and OpenAI's logs, files of OpenAI's batches, or what vinelm.VineRecorder wrote; JSON, JSON lines, CSV, Parquet,
-    also packed (.gz). Files may be larger than the memory. Dollars are those of the trace, else list prices of its tokens.
+    also packed (.gz). Files may be larger than the memory. The dollars are those that the trace states; otherwise they are
+    computed from its tokens at list prices.
 
-    With --dry-run nothing is sent anywhere. Else cheaper models are asked recorded prompts, within --budget-usd: what goes
-    where is said before. Where a plan gives the same answer as today's model, nobody has to say who is right. Where it differs
-    the proof may need labels: `vinelm label` asks for them, blind, and the same line continues.
+    With --dry-run nothing is sent anywhere. Otherwise recorded prompts are sent to cheaper models, within --budget-usd. Before
+    that, the command prints what it sends to which provider. If a plan gives the same answer as today's model, no label is
+    needed. If the answers differ, the proof may need labels: `vinelm label` asks a person for them, without showing which model
+    gave which answer, and then the same command continues.
 
-    The verdict on each step is SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA. The store has prompts and answers in plain text;
-    only you can read it. Exit code 0 whatever the verdict, 2 for bad input. In Python: vinelm.replay.replay.
+    The verdict on each step is SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA. The store has prompts and answers in plain text, in
+    a file that only you can read. Exit code 0 whatever the verdict, 2 for bad input. In Python: vinelm.replay.replay.
 
     Example: vinelm replay export.jsonl --dry-run
 
@@ -158,8 +160,8 @@ def _make(folder: Path) -> None:
 
 
 def _write_plans(found: ReplayResult, folder: Path) -> Iterator[str]:
-    """Write the plan files for a canary. Yield for each recommended switch the file's name, or the reason why it has no
-    file.
+    """Write one plan file for a canary (a trial on a part of the traffic) for each recommended switch. Yield the file's name,
+    or the reason why there is no file.
     """
     from vinelm.replay.result import file_name
     from vinelm.vinefile import save_trie
@@ -227,7 +229,7 @@ def show_verdicts(found: ReplayResult, store: Path) -> None:
 
 
 def show_bill(bill: Bill) -> None:
-    """Print where the money goes: a sentence, two tables, and what is unknown."""
+    """Print where the money of the recorded calls goes: a sentence, two tables, and what is unknown."""
     span = bill.span_days
     month, spent = bill.a_month(bill.cost_usd), usd(bill.cost_usd)
     about = "" if bill.requests_are_exact else "about "
@@ -262,7 +264,7 @@ def show_bill(bill: Bill) -> None:
 
 
 def _show_broken(reading: TraceReading) -> None:
-    """Print the first unreadable lines and their total number."""
+    """Print the first lines of the trace that could not be read, and the number of all such lines."""
     if reading.broken:
         first = ", the first of them:" if reading.broken > len(reading.named) else ":"
         say(f"{counted(reading.broken, 'line')} could not be read{first}")
@@ -292,7 +294,7 @@ def _call(step: StepBill) -> tuple[str, ...]:
 
 
 def _when(bill: Bill) -> str:
-    """Return the period of time that the trace covers, in words."""
+    """Return the period of time that the calls of the trace cover, in words."""
     if bill.started_at is None or bill.ended_at is None:
         return ""
     first, last = (datetime.fromtimestamp(at, UTC).date().isoformat() for at in (bill.started_at, bill.ended_at))

@@ -20,11 +20,11 @@ from vinelm.cli.options import output_options, store_argument, trie_argument
 def command(*, store: Path, trie: Path, output_dir: Path, as_json: bool, quiet: bool, **given: Any) -> None:
     """Write one self-contained HTML page about the observations in STORE and the TRIE estimated from them.
 
-    It begins with the verdict of `vinelm evaluate` as a card, against the plan in use with --in-use: dollars, accuracy and
-    latency before and after, and the plan. Folded below it are examples; for a range of cost budgets, accuracy floors and
-    latency caps, what VineLM, the best static plan, the best single model, a vote and asking until two agree achieve, each
-    judged by requests that did not choose it; the models and dollars of the plan; the workflow's own check; and what other
-    prices would change. Calls no model.
+    It begins with the verdict of `vinelm evaluate`: dollars, accuracy and latency before and after, and the plan. "Before" is
+    the setup that --in-use names, if it is given. Sections that can be opened follow: examples; results for a range of cost
+    budgets, accuracy floors and latency caps; the models and dollars of the plan; the workflow's own check; and what other
+    prices would change. The results are those of VineLM, the best static plan, the best single model, a majority vote, and
+    asking until two answers agree. Each is tested on requests from which it was not chosen. Calls no model.
 
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
 

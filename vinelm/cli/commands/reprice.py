@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 @option("-o --output FILE", "File to write.", Path, required=True)
 @json_option
 def command(*, source: Path, models: Path, store: Path | None, output: Path, as_json: bool) -> None:
-    """Write a copy in which the dollars of every row follow from its tokens and the prices of --models.
+    """Write a copy of a store or a trie in which all dollars are computed from tokens at the prices of --models.
 
-    A store keeps what each row was charged, and the ledger of what was paid; the copy must not exist yet. A trie (.vine) is
-    estimated again in the same way, from the rows of --store at the new prices: accuracies and seconds stay, and the output
-    shows which plans change. No model is called, and no input is changed. Of the catalog, only prices are used.
+    The copy of a store still has what each row was charged, and the ledger of what was paid. The file of the copy must not
+    exist yet. A trie (.vine) is estimated again from the rows of --store at the new prices: accuracies and seconds stay the
+    same, and the output shows which plans change. No model is called, and no input is changed. Of the catalog, only prices are
+    used.
 
     Example: vinelm store reprice runs/nl2sql.db --models new-prices.toml -o repriced.db, and of a trie
     vinelm store reprice nl2sql.vine --store runs/nl2sql.db --models new-prices.toml -o new.vine

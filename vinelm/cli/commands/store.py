@@ -37,7 +37,7 @@ def command() -> None:
 @store_argument
 @json_option
 def info(*, store: Path, as_json: bool) -> None:
-    """Show which workflow STORE was profiled from, how many observations it holds, and what they cost.
+    """Show from which workflow STORE was profiled, how many results it has, and what they cost.
 
     Example: vinelm store info runs/nl2sql.db
     """
@@ -81,8 +81,10 @@ def info(*, store: Path, as_json: bool) -> None:
 
 
 def _shape(template: Template) -> dict[str, Any]:
-    """Return the key ``invocations``, the stage of each call in order; for a template that branches, the keys ``stages`` (all
-    stages) and ``template`` (the template as JSON types).
+    """Return how the workflow's calls follow each other, as JSON types: the key ``invocations`` has the stage of each call in
+    order.
+
+    For a template that branches, the keys are ``stages`` (all stages) and ``template`` (the template as JSON types) instead.
     """
     if template.listed is not None:
         return {"invocations": [stage.name for stage in template.listed]}
@@ -151,8 +153,9 @@ def _shape_words(facts: dict[str, Any]) -> str:
 
 
 def _show_growth(facts: dict[str, Any]) -> None:
-    """Print how many results became invalid, wait to be scored again, or count at new prices, after a change of the workflow,
-    dataset or catalog.
+    """Print how many results of the store became invalid, wait to be scored again, or count at new prices.
+
+    The reason is a change of the workflow, dataset or catalog since the results were bought.
     """
     if facts["retired"]:
         count = sum(facts["retired"].values())
@@ -169,7 +172,9 @@ def _show_growth(facts: dict[str, Any]) -> None:
 
 
 def _show_signals(facts: dict[str, Any]) -> None:
-    """Print the results' signals, if the workflow declares any."""
+    """Print which signals (what calls show without the label, such as a passed check) the results have, if the workflow
+    declares any.
+    """
     from vinelm.reports.store_text import shown_lines
     from vinelm.traces.store.shown import SignalRecord
 
@@ -218,7 +223,8 @@ def _show_check(found: CheckedStore, store: Path) -> None:
 def merge(*, stores: tuple[Path, ...], output: Path) -> None:
     """Merge the rows, checkpoints, ledgers and tool calls of several stores of the same workflow into a new store.
 
-    The input stores are not changed. If two of them hold the same cell, its rows must be equal.
+    The input stores are not changed. If two of them have results for the same request and the same models, these results must
+    be equal.
 
     Example: vinelm store merge ann.db ben.db -o both.db
     """

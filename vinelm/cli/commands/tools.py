@@ -39,7 +39,7 @@ app_option = option("--app FILE:GRAPH", "The application, whose tools' schemas a
 
 @click.group("tools", cls=SuggestingGroup, for_file="mine", short_help="Mine which tools can be called ahead.")
 def command() -> None:
-    """Mine which calls of tools can be made before the model asks for them, and say whether that is worth anything.
+    """Find tool calls that can be made before the model asks for them, and say whether that saves anything.
 
     Only `record` calls models and tools.
 
@@ -67,11 +67,11 @@ def record(
     quiet: bool,
     **how: Any,
 ) -> None:
-    """Serve each request of APP once by the models that it runs today, and write the calls of its tools to a store.
+    """Serve each request of APP once with the models that it uses today, and write the calls of its tools to a store.
 
     APP is a workflow, as for `vinelm profile`, or FILE.py:GRAPH with --dataset, whose rows are inputs of the graph. The tools
-    are really called. Every request is on disk before the next one starts: the same line continues an interrupted run. Without
-    --values the store has names, digests of arguments, seconds and dollars, from which no pattern can be mined.
+    are really called. Every request is stored before the next one starts, so the same command continues an interrupted run.
+    Without --values the store has only names, digests of arguments, seconds and dollars, from which no pattern can be mined.
 
     Exit code 3 if the budget ended the run early.
 
@@ -110,7 +110,7 @@ def record(
 
 
 def _recorded_inputs(app: str, how: dict[str, Any]) -> tuple[Inputs, VineLM | None]:
-    """Return the inputs for recording tool calls (workflow, models and the like), and the application's own
+    """Return what is needed to record tool calls (workflow, models and the like), and the application's own
     :class:`~vinelm.VineLM`.
 
     The VineLM is None if ``app`` is a workflow, or a graph whose module has no single VineLM. ``how`` has the command's
@@ -156,11 +156,12 @@ def _show_recorded(found: RecordedTools, store: Path) -> None:
 @app_option
 @json_option
 def mine(*, source: Path, output: Path | None, read_only: tuple[str, ...], app: str | None, as_json: bool) -> None:
-    """Mine patterns from the tool calls in SOURCE, a store or a log of messages in JSON lines, and judge them.
+    """Find patterns in the tool calls of SOURCE, a store or a log of messages in JSON lines, and measure what they save.
 
-    Patterns are judged by requests that they were not mined from: how many reads would have been ready when the model asked for
-    them, at how many guesses for each call, and the seconds and dollars of that. Where even perfect guesses would save nothing,
-    it says so and writes no file. A file of patterns has paths, shapes, counts and constants that many requests share.
+    A pattern predicts the next tool call. Patterns are tested on requests from which they were not mined. The output says how
+    many results of read-only tools would have been ready when the model asked for them, with how many guesses for each call,
+    and the effect in seconds and dollars. If even perfect guesses would save nothing, the command says so and writes no file. A
+    file of patterns has paths, shapes, counts and constants that many requests share.
 
     Example: vinelm tools mine messages.jsonl --read-only 'get_*' -o app.patterns
     """
@@ -239,8 +240,9 @@ def check(*, patterns: Path, app: str, as_json: bool) -> None:
 def import_(*, log: Path, store: Path, read_only: tuple[str, ...], as_json: bool) -> None:
     """Add the tool calls of LOG to a store: OpenAI's or LangChain's messages, one request a line, or OpenTelemetry spans.
 
-    Spans are OTLP's JSON, whole or in lines; those named `execute_tool` count, by the conventions for generative AI. The store
-    then has the arguments and results that LOG has, and what users said. A request that it has is replaced.
+    Spans are OTLP's JSON, as one object or one per line. Of the spans, those named `execute_tool` are used, by OpenTelemetry's
+    conventions for generative AI. The store then has the arguments and results that LOG has, and what users said. A request
+    that the store already has is replaced.
 
     Example: vinelm tools import messages.jsonl --store app.db --read-only 'get_*'
     """

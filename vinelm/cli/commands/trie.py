@@ -30,10 +30,11 @@ _MOST_PLANS = 15
 
 
 def show_trie(file: Path, *, as_json: bool) -> None:
-    """Print the provenance of a trie, its number of results by depth, its models' prices, and its best paths.
+    """Print the contents of a trie file: its provenance, the number of results by depth, the models' prices, and the best
+    paths.
 
-    The best paths are the Pareto frontier of accuracy and cost, cheapest first. If the graph branches, they are contingent
-    plans, with a model for each route that a request may take, and a table shows how often each stage follows another.
+    The best paths are the Pareto frontier of accuracy and cost, cheapest first. If the graph branches, they are plans with a
+    model for each route that a request may take. A table then also shows how often each stage follows another.
     """
     from vinelm.vinefile import load_trie
 
@@ -67,10 +68,10 @@ def _everything(annotated: AnnotatedTrie, file: Path) -> dict[str, Any]:
 
 
 def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return, for each depth and stage, the numbers of paths and of observed paths, the number of results, and accuracies.
+    """Return a table row for each depth of the trie (the number of calls so far) and each stage, as a dictionary.
 
-    The keys are ``depth``, ``stage``, ``paths``, ``paths_observed``, ``observations``, ``accuracy_min`` and ``accuracy_max``.
-    The accuracies are of answers at that depth; they are None if the workflow has no answer yet.
+    The keys are ``depth``, ``stage``, ``paths``, ``paths_observed``, ``observations`` (the number of results), ``accuracy_min``
+    and ``accuracy_max``. The accuracies are of answers at that depth; they are None if the workflow has no answer yet.
     """
     trie, rows = annotated.trie, []
     for depth, level in enumerate(trie.levels[1:], start=1):
@@ -93,10 +94,11 @@ def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
 
 
 def signals_facts(signals: SignalTrie | None) -> dict[str, Any] | None:
-    """Return the numbers of ``histories`` and ``answers`` in a trie over signals, its outcomes ``labels``, and ``goes_on``, as
-    JSON types.
+    """Return the size and the outcomes of a trie over signals (what calls show without the label) as JSON types; None without
+    such a trie.
 
-    Return None without such a trie.
+    The keys are ``histories`` and ``answers`` (their numbers), ``labels`` (the possible outcomes of a call), and ``goes_on``
+    (whether plans may continue after a passed check).
     """
     if signals is None:
         return None
@@ -110,8 +112,9 @@ def signals_facts(signals: SignalTrie | None) -> dict[str, Any] | None:
 
 
 def signals_words(signals: SignalTrie) -> str:
-    """Return one line on a trie over signals: its numbers of histories and answers, its outcomes, and whether plans may go on
-    after a passed check.
+    """Return one line on a trie over signals: its numbers of histories and answers, the possible outcomes of a call, and more.
+
+    The line also says whether plans may continue after a passed check.
     """
     facts, outcomes = signals_facts(signals), signals.outcomes
     assert facts is not None
@@ -184,8 +187,9 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 
 
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
-    """Print a table of a later call's cost and latency after another model and after the same model, for models that reuse
-    cached prompt tokens; print nothing without such models.
+    """Print a table of the cost and latency of later calls, after a call of the same model and after a call of another model.
+
+    The table is for models that reuse cached prompt tokens; print nothing without such models.
     """
     from vinelm.estimator.prompt_cache import follow_ups
 

@@ -40,15 +40,16 @@ _SENTENCES = {
 def command(
     *, store: Path, trie: Path, dry_run: bool, log: Path | None, as_json: bool, quiet: bool, **given: Any
 ) -> int | None:
-    """Serve labelled requests that were not used for the estimate under the plan for an objective, and judge its promise.
+    """Serve labelled requests by the plan for an objective, and test whether the plan reaches its promised accuracy.
 
-    STORE is what TRIE was estimated from: requests with a row in it are not served. The promised accuracy and its interval are
-    those of `vinelm plan`, widened by the sampling of the served requests. Every request is on disk when it has ended: an
-    interrupted run continues when the same line is run again. Another --log starts over. With --signals the plan over
-    what requests show is served and judged.
+    STORE is the store from which TRIE was estimated. Only requests without a result in it are served, so the test uses no
+    request that the estimate used. The promised accuracy and its interval are those of `vinelm plan`; the interval is widened
+    because only a sample of requests is served. Every request is stored when it has ended, so an interrupted run continues when
+    the same command is run again. Another --log starts over. With --signals, the plan that depends on signals is served and
+    tested.
 
-    Exit code 0 if the promise is kept, 1 if the served accuracy or cost is worse than its interval or more than 5 % of the
-    requests failed, 2 for bad input, 3 if the budget ended the run early.
+    Exit code 0 if the promise is kept; 1 if the served accuracy or cost is worse than its interval, or if more than 5 % of the
+    requests failed; 2 for bad input; 3 if the budget ended the run early.
 
     Example: vinelm verify runs/nl2sql.db nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --requests 100 --budget-usd 2
 
