@@ -1,1 +1,3 @@
-"""Sweeps over an objective's limits, tested on a store's results, and their consequences for the choice of models."""
+"""Sweeps over an objective's limits, tested on a store's results; also other prices, spending by stage, and errors of
+the check.
+"""
