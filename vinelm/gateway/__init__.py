@@ -1,4 +1,6 @@
-"""The gateway: serves OpenAI's chat completions and Responses over HTTP. A :class:`~vinelm.VineLM` answers each call."""
+"""The gateway: serves OpenAI's Chat Completions and Responses APIs over HTTP. A :class:`~vinelm.VineLM` answers each
+call.
+"""
 
 from vinelm.whole_imports import attach_stub
 

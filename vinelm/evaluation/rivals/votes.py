@@ -20,7 +20,7 @@ class VotePolicy:
     """Call every system, and return the answer that the most systems gave.
 
     Only answers that passed the check vote. A tie goes to the answer of the system that comes first in ``trust``. If no
-    answer passed, the answer of the called system that comes first in ``trust`` is returned.
+    answer passed, the answer of the first system in ``trust`` that answered is returned.
 
     Args:
         systems: The systems to call.
@@ -55,8 +55,8 @@ class VotePolicy:
 class TwoAgreePolicy:
     """Call the systems in turn until two answers that passed the check agree, and return that answer.
 
-    If no two agree, return the answer of the system that comes first in ``trust``, among the systems whose answers
-    passed; among all called systems if none passed.
+    If no two agree, return the answer of the first system in ``trust`` whose answer passed; if none passed, of the
+    first system in ``trust`` that answered.
 
     Args:
         systems: The systems to call, in this order.

@@ -148,7 +148,8 @@ class MovedPaths:
     """The comparison of one metric (accuracy, cost or latency) over the paths that two tries have in common.
 
     Attributes:
-        tested: Number of paths compared; 0 if a trie has no standard errors (or no latencies).
+        tested: Number of paths compared; 0 if a trie lacks the standard errors or the latencies that the comparison
+            needs.
         mean: Mean difference over the common paths, second trie minus first.
         moved: Paths that changed significantly, by the difference divided by its standard error, the largest first.
     """
