@@ -125,7 +125,9 @@ class ResponsesAnswer(ChatAnswer):
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """The answer as an assistant's message of Chat Completions; None until the complete answer has arrived."""
+        """The answer as an assistant's message of Chat Completions; None if the answer is not complete, or has neither
+        text nor a call.
+        """
         items = self._output if isinstance(self._output, list) else []
         said = [one for one in items if isinstance(one, Mapping) and one.get("type") in ("message", "function_call")]
         return answer_of(said) if said else None

@@ -33,8 +33,8 @@ def read_parquet(path: Path, *, called: str = "table") -> Iterator[tuple[int, di
 
 
 def read_arrow(path: Path, *, called: str = "table") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of an Arrow IPC stream or file. Takes the same arguments and raises the same errors as
-    :func:`read_parquet`.
+    """Yield (number, row) of each row of an Arrow IPC stream or file. Takes the same arguments and raises the same
+    errors as :func:`read_parquet`.
     """
     arrow, _ = _pyarrow(path)
     with _translated(arrow, path, called), arrow.memory_map(str(path)) as source:

@@ -1,4 +1,4 @@
-"""Spending caps: which calls may be made, what is charged until a call's cost is known, and cost limits that adapt to real
+"""Spending caps: decides which calls may be made and what they are charged, and adapts limits on the mean cost to real
 spending.
 """
 

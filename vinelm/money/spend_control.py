@@ -26,8 +26,8 @@ class SpendControl:
     """Multiplies an objective's limit on the mean cost per request (``cost_budget="population"``) by a factor that
     follows real spending. Thread-safe.
 
-    The factor is planned divided by real dollars: above 1 if requests cost less than planned. It changes slowly, and
-    within a fixed range. Requests are counted when they begin, dollars when they are spent.
+    The factor is planned dollars divided by real dollars, so it is above 1 if requests cost less than planned. It
+    changes slowly, and within a fixed range. Requests are counted when they begin, dollars when they are spent.
 
     In a fleet all processes share one factor (:meth:`take_counted`, :meth:`follow`).
 
@@ -57,7 +57,7 @@ class SpendControl:
             return self._factor
 
     def begin(self) -> Objective:
-        """Return the objective for the plan of the next request. Its limit is corrected."""
+        """Return the objective, with its corrected limit, for the plan of the next request."""
         with self._lock:
             if not self._is_led and self._since >= EVERY and self._planned_usd > 0.0 and self._spent_usd > 0.0:
                 self._correct()
