@@ -244,7 +244,7 @@ class Plan:
         """The probability that a request ends with a correct answer, according to each fit to resampled requests, shape
         (fits,).
 
-        None unless branches are outcomes of calls (a trie over signals).
+        None unless branches are outcomes of calls (a trie over signals) and there are at least two fits.
         """
         known = self.graph.right_by_fit
         if known is None:

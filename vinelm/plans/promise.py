@@ -76,7 +76,8 @@ class SelectionOptimism:
         )
 
     def or_more(self, other: Self | None) -> Self:
-        """Return the curve with the higher ``accuracy`` of both curves at each cost; this curve if ``other`` is None.
+        """Return a curve that has, at each cost, the higher ``accuracy`` of this curve and ``other``; this curve if
+        ``other`` is None.
 
         ``advantage`` is taken from this curve.
         """

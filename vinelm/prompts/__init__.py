@@ -1,1 +1,3 @@
-"""Prompts as hashed shapes: which parts many calls share, and which parts a provider's cache should keep."""
+"""Hashes of prompts ("shapes"), which show what prompts share: used to measure common parts and to choose what a cache
+should keep.
+"""

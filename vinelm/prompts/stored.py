@@ -26,7 +26,9 @@ def packed(shapes: Iterable[Shape], key: bytes) -> bytes:
 
 
 def unpacked(data: bytes, key: bytes) -> tuple[Shape, ...]:
-    """Return the shapes that :func:`packed` was given; raise :class:`ValueError` for another key or truncated bytes."""
+    """Return the shapes from which :func:`packed` made ``data``; raise :class:`ValueError` if the key is another one or
+    bytes are missing.
+    """
     if data[:_MARK_BYTES] != _mark(key):
         raise ValueError("made with another key")
     found, at = [], _MARK_BYTES
