@@ -56,7 +56,7 @@ class Form(ABC):
 
     @abstractmethod
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """Return the messages of a body, to calculate the call's maximum cost."""
+        """Return the messages of a body, from which the call's maximum cost is calculated."""
 
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ class Form(ABC):
 
 
 class ChatForm(Form):
-    """The format of chat completions."""
+    """The format of OpenAI's Chat Completions API."""
 
     path, limits, answer = CHAT, ("max_tokens", "max_completion_tokens"), ChatAnswer
 
@@ -91,7 +91,7 @@ class ChatForm(Form):
         return None
 
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """Return the messages of a body, to calculate the call's maximum cost; see :meth:`Form.said`."""
+        """Return the messages of a body, from which the call's maximum cost is calculated; see :meth:`Form.said`."""
         return [SaidMessage.of(str(one.get("role")), one.get("content")) for one in body["messages"]]
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -133,7 +133,7 @@ class ResponsesForm(Form):
         return None
 
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """Return the messages of a body, to calculate the call's maximum cost; see :meth:`Form.said`."""
+        """Return the messages of a body, from which the call's maximum cost is calculated; see :meth:`Form.said`."""
         given, above = body["input"], body.get("instructions")
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
         found = [

@@ -319,7 +319,7 @@ class KeyAccount:
         self._book, self._key, self._daily_usd = book, key, daily_usd
 
     def authorize(self, upper_usd: float) -> KeyPermit:
-        """Reserve the call's maximum cost.
+        """Reserve ``upper_usd`` dollars, the call's maximum cost, and return the call's permit.
 
         Raises:
             CallRefused: The key's daily cap does not allow the call, or the file cannot be written.

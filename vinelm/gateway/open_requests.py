@@ -26,7 +26,8 @@ class OpenRequest:
         key: (the caller, the name that the caller gave the request); None if the caller gave no name, so that the
             request is a single call.
         name: The name that the caller gave the request, or a generated name.
-        context: The settings of the request's run. The run is looked up by this very object (``is``), not by equality.
+        context: The settings of the request's run. The run is looked up by the identity of this object, not by its
+            value.
         asked: The objective that the first call named; None if it named no objective.
         calls: Number of calls in progress.
         used_s: When the request's last call ended, in seconds of the clock of :class:`OpenRequests`.

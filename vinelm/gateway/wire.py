@@ -69,7 +69,7 @@ def wire_request(
     is_capped: bool,
     refused: Collection[str] = (),
 ) -> WireRequest:
-    """Return a client's body for the model, with only the necessary changes.
+    """Return a client's body as it is sent to the model, with only the necessary changes.
 
     Args:
         form: the format of the body.

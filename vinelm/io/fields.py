@@ -89,7 +89,7 @@ def as_count(value: Any, column: str, where: str, *, least: int = 0) -> int:
 
 
 def json_in(value: Any) -> Any:
-    """Parse ``value`` if it is text with a JSON object, list or string; return any other value unchanged."""
+    """Return ``value`` parsed if it is text with a JSON object, list or string; return any other value unchanged."""
     if isinstance(value, str) and value[:1] in ("{", "[", '"'):
         try:
             return json.loads(value)

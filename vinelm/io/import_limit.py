@@ -21,8 +21,8 @@ def import_limited(what: str, place: Callable[[], str] = str) -> Iterator[None]:
 
     Args:
         what: What the block does, for the error message, such as ``importing 'app'``.
-        place: Called when the time is over; returns the line of code that is running then, in the form ``" (at
-            app.py:7)"``.
+        place: Called when the time is over; returns text such as ``" (at app.py:7)"`` with the line of code that is
+            running then.
 
     Raises:
         ConfigError: The environment variable ``VINELM_IMPORT_LIMIT_S`` is not a valid time.

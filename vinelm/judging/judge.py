@@ -150,8 +150,9 @@ def llm_judge(
         rubric: What makes an answer correct, in plain words.
         question: Keys of the graph's input that the judge sees; () for all but ``id``. Labels are never among them.
         answer: Keys of the graph's state that contain the answer.
-        label: Key of the requests' rows under which reference answers are stored, if there are any. The judge does not see the
-            reference. Its agreement with these references is measured, and used to correct the estimate.
+        label: Key of the requests' rows under which reference answers are stored, if there are any. The judge does not
+            see the reference. The judge's agreement with these references is measured, and used to correct the
+            estimate.
         truth: ``truth(request, state)`` returns whether the answer of a request with a label is right; None compares
             the texts of answer and label, ignoring case and spacing. Must not spend money.
         attempts: Maximum number of times that the judge is asked about an answer, >= 1.

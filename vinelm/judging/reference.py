@@ -24,8 +24,8 @@ class ComparesAnswers(Protocol):
         """Return whether the two answers are the same."""
 
     def audit(self, recorded: Sequence[Mapping[str, Any]]) -> float:
-        """Return the share of answers counted as equal about which people are asked nevertheless, given the current
-        setup's recorded answers.
+        """Return the share, in [0, 1], of answers counted as equal that people are asked to compare nevertheless.
+        ``recorded`` are the current setup's answers.
 
         The share is above 0 if answers that count as equal may have different scores.
         """

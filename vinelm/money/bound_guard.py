@@ -46,8 +46,8 @@ class BoundGuard:
     Args:
         guard: the guard; None if it could not be created.
         limit_usd: the cap in dollars; None if it is unknown.
-        on_failure: called as ``on_failure(what, error)`` when the guard fails; ``what`` names the failed call of the
-            guard.
+        on_failure: called as ``on_failure(what, error)`` when the guard fails; ``what`` names the guard's method that
+            failed.
     """
 
     __slots__ = ("_guard", "_limit_usd", "_lock", "_on_failure", "_open", "_used_usd")
@@ -165,8 +165,8 @@ def with_account(
     Args:
         guard: the run's own guard; None without one.
         account: the account that several requests share; None without one.
-        note: called as ``note(what, error)`` when a guard fails: the failed method's name, and the error. None raises
-            the error instead.
+        note: called as ``note(what, error)`` when a guard fails, with the failed method's name and the error. If None,
+            the error is raised instead.
     """
     if account is None:
         return guard

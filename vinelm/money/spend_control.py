@@ -88,7 +88,7 @@ class SpendControl:
             return requests, planned_usd, spent_usd
 
     def follow(self, factor: float | None) -> None:
-        """Use this factor, which another process has computed, until the next call of this method.
+        """Use ``factor``, which another process has computed, until the next call of this method.
 
         None means that this process computes the factor again.
         """

@@ -38,7 +38,9 @@ class SpendPermit:
         self._guard._settle(self, usage)
 
     def close(self) -> None:
-        """Charge the call's maximum cost, unless the call is already settled. Its real cost is then unknown."""
+        """Charge the call's maximum cost, because its real cost is unknown. Has no effect if the call is already
+        settled.
+        """
         self._guard._settle(self, None)
 
     def __enter__(self) -> SpendPermit:

@@ -1,5 +1,5 @@
-"""Checks the token counts that a server states against the prompt: whether they are possible, and how long a cache
-keeps the prompt.
+"""Checks whether the token counts that a server states are possible for the prompt, and how long the prompt is to be
+cached.
 
 Costs are computed from the counts that the server states. If these are impossible for the prompt, the call's maximum
 cost is charged. A fact that the server does not state is taken from the prompt.
@@ -21,7 +21,7 @@ _MARKS = ("cache_control", "cachePoint", "cache_point")
 
 
 def is_too_few(tokens: int, *texts: str) -> bool:
-    """Return whether ``tokens`` is below the smallest number of tokens of which these texts can consist."""
+    """Return whether ``tokens`` is smaller than the smallest possible number of tokens of these texts."""
     most = MOST_CHARS * tokens + SPARED_CHARS if tokens else 0
     return sum(map(len, texts)) > most and sum(len(_RUN.sub(r"\1", text)) for text in texts) > most
 

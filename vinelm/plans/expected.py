@@ -19,7 +19,7 @@ class Figures(NamedTuple):
         accuracy: Expected share of right answers.
         cost_usd: Dollars per request.
         longest_s: Seconds of the longest possible path of a request, without waiting for busy servers (zero load).
-        expected_s: Expected seconds per request at zero load.
+        expected_s: Expected seconds per request, likewise at zero load.
     """
 
     accuracy: float
@@ -98,12 +98,12 @@ class Expected(ABC):
 
     @property
     def path_latency_s(self) -> float:
-        """Seconds of the longest possible path through the plan, at zero load."""
+        """Seconds of the longest possible path through the plan if no server is busy."""
         return self.figures.longest_s
 
     @property
     def expected_latency_s(self) -> float:
-        """Expected seconds per request, at zero load."""
+        """Expected seconds per request if no server is busy."""
         return self.figures.expected_s
 
     @property

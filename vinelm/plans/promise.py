@@ -202,7 +202,7 @@ class PlanFigures:
         accuracy: Expected accuracy.
         error: Standard error of the accuracy; NaN if unknown.
         cost_usd: Expected cost, in dollars.
-        latency_s: Seconds of the longest history, at zero load.
+        latency_s: Seconds of the longest possible history if no server is busy.
         single: Whether the plan runs on one model.
     """
 
@@ -261,9 +261,9 @@ def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accurac
     trie has no standard errors.
 
     The sampling of the requests adds the variance of one share, p (1 - p) / n. The rest of a node's error is multiplied
-    by the probability of reaching the node and by that of no correct answer later. This rest comes from the effects of
-    stage and model. Nodes of the same stage and model share these effects, so their errors add up as standard
-    deviations; errors of different stages or models add up as variances.
+    by the probability of reaching the node and by the probability that no later answer is correct. This rest comes from
+    the effects of stage and model. Nodes of the same stage and model share these effects, so their errors add up as
+    standard deviations; errors of different stages or models add up as variances.
 
     Args:
         annotated: An annotated merged trie; ``meta["requests"]`` is the number of requests that it was estimated from.

@@ -1,4 +1,5 @@
-"""Fixed plans: one model per stage, ending after a given number of invocations if allowed.
+"""Fixed plans: one model per stage. A plan may also end a request after a given number of calls, if the application
+allows it.
 
 If a limit applies to averages, VineLM may divide requests between two plans, with which a fixed plan is then compared.
 """
@@ -118,7 +119,7 @@ class StaticPlans:
     def models(self) -> Integers:
         """The index of each stage's model, one row per assignment of models to stages, shape (assignments, stages).
 
-        :data:`NEVER` stands at stages that the graph does not run.
+        For a stage that the graph does not run, the item is :data:`NEVER`.
         """
         graph = self.graph
         usable = slice(None) if self.servable is None else self.servable

@@ -260,5 +260,5 @@ class StaticPolicy(StopRulePolicy):
         return not self.has_ended(finished, state) and len(prefix) < length
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return the plan that is followed, as a list of JSON types."""
+        """Return a list with one item, the plan that is followed, as plain JSON types."""
         return [{"kind": "static", "plan": dict(self.models) if self.models else list(self.path)}]

@@ -1,4 +1,4 @@
-"""The base class of all policies: it records invocations; also the template's stop rule, and rows made from
+"""Base classes of policies, which choose models, record invocations and apply the stop rule. Also makes rows from
 invocations.
 """
 
@@ -209,7 +209,7 @@ class Policy(OneProcess, ABC):
         """
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return an empty trace; subclasses explain their choices here."""
+        """Return an empty list. Subclasses return one item for each step that explains their choices."""
         return []
 
     def last_step(self) -> Mapping[str, Any]:
@@ -228,8 +228,8 @@ class StopRulePolicy(Policy):
 
     Args:
         template: the workflow's shape.
-        judge: decides whether the request has ended if the template's stop rule is ``oracle``; unused if it is
-            ``workflow``.
+        judge: decides whether the request has ended if the template's stop rule is ``oracle`` (a right answer ends the
+            request); unused if the rule is ``workflow``.
         clock, request, started_at: see :class:`Policy`.
 
     Raises:

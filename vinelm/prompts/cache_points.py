@@ -74,7 +74,7 @@ class PromptCall:
 
     @classmethod
     def received(cls, sent: Sequence[Any]) -> PromptCall:
-        """Return the object that another process has converted by :meth:`to_send`."""
+        """Return the object that ``sent`` describes; ``sent`` is the result of :meth:`to_send` in another process."""
         stage, points, may_wait = sent
         return cls(stage, tuple(Point(*point) for point in points), may_wait=may_wait)
 
@@ -140,8 +140,8 @@ class Reuse:
         self._last[stage, place] = digest
 
     def reads(self, stage: str, place: int, model: str, digest: int) -> float:
-        """Return how often a prefix, once written to the cache, is expected to be read from it, estimated from the
-        counts.
+        """Return how often a prefix is expected to be read from the cache for each time that it is written, estimated
+        from the counts.
 
         The arguments are those of :meth:`add`.
         """
@@ -192,8 +192,8 @@ class CachePoints:
         self._swept_s = -math.inf
 
     def leader(self, prompt: PromptCall) -> Future[None] | None:
-        """Return a future to wait for before sending ``prompt``, so that its prefix can be read from the cache; None if
-        there is nothing to wait for.
+        """Return a future to wait for before sending ``prompt``, so that a prefix of ``prompt`` can be read from the
+        cache; None if there is nothing to wait for.
 
         The future belongs to another call, which is writing a prefix of ``prompt`` to the cache; the call with the
         longest such prefix is chosen. The future is resolved when that call's answer begins, or when the call ends

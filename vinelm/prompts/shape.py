@@ -47,8 +47,7 @@ class Shape:
         return self.ends[-1].tokens if self.ends else 0
 
     def steps(self, most: int) -> tuple[Point, ...]:
-        """Return the ends of at most ``most`` >= 1 complete blocks, from the beginning of the prompt on, including the
-        last one.
+        """Return the ends of up to ``most`` complete blocks (``most`` >= 1), in order, including that of the last one.
 
         The distance between them is a power of two blocks, so that prompts with a common beginning share points there.
         """

@@ -1,4 +1,4 @@
-"""Shapes of prompts as bytes, to store them with a row's calls."""
+"""Converts shapes of prompts to bytes, which are stored with a row's calls, and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZES = struct.Struct("<II")
 
 
 def packed(shapes: Iterable[Shape], key: bytes) -> bytes:
-    """Return the shapes as bytes (about 8 per block and 12 per part), with a fingerprint of their key."""
+    """Return the shapes as bytes (about 8 bytes per block and 12 per part), with a fingerprint of their key."""
     data = [_mark(key)]
     for shape in shapes:
         n_blocks, n_ends = len(shape.blocks), len(shape.ends)

@@ -33,7 +33,7 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan to test for a proof that it loses less than the allowed margin.
+    """A plan to test: the test tries to prove that the plan loses less than the allowed margin.
 
     Attributes:
         name: The plan's name.

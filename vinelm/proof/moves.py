@@ -69,7 +69,7 @@ Move = Ask | Compare | Question | Ended
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The state of one candidate.
+    """The state of the test for one candidate.
 
     Attributes:
         candidate: The candidate's name.

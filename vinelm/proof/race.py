@@ -1,5 +1,5 @@
-"""Tests candidate plans together, step by step: decides which plan answers which request and what people are asked, and
-what is proven.
+"""Tests several candidate plans together: decides the next call of a plan or question to people, and which plan is
+proven.
 
 Every candidate has a separate test (a ``Wealth``, see `wealth.py`) and a separate prefix of the ordered requests that
 it has completed. The test depends only on the events of this prefix. So the guarantee holds whenever one looks,
@@ -55,8 +55,8 @@ class _Entrant:
 
 
 class Race:
-    """Decides the next move (a call or a question) until some candidate is proven to lose less than the allowed loss,
-    or no candidate can be proven.
+    """A joint test of several candidate plans. Decides the next move (a call or a question) until some candidate is
+    proven to lose less than the allowed loss, or no candidate can be proven.
 
     The race is deterministic: the same events lead to the same state in any order. Events of requests that a candidate
     has not reached yet are kept until it reaches them. Labels that were not asked for (of equal answers outside an
@@ -249,7 +249,7 @@ class Race:
         self._advance(entrant)
 
     def standings(self) -> list[Standing]:
-        """Return the standing of each candidate, in the order of the candidates."""
+        """Return the state of the test for each candidate, in the order of the candidates."""
         return [self._standing(entrant) for entrant in self._entrants.values()]
 
     def _standing(self, entrant: _Entrant) -> Standing:

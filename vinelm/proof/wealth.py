@@ -1,4 +1,4 @@
-"""A test by bets, one request after another, that a plan loses less than a margin; tests several margins at once.
+"""A sequential statistical test, by betting, that a plan loses less than a margin. Tests several margins at once.
 
 For each unit (a request, or a cluster of requests), x is the plan's score minus today's (the current setup's). If the
 plan loses the margin m or more, the mean of x + m is at most 0. A bet stakes the share lambda of the wealth, chosen
@@ -36,8 +36,8 @@ JUDGE_PRIOR = 2.0
 
 
 class Wealth:
-    """The test of one plan: the wealth of the bets for each margin, and the stakes on the next unit, which is a request
-    or a cluster. Units are taken one by one, in order.
+    """The test of one plan: the wealth that the bets have reached for each margin, and the stakes on the next unit. A
+    unit is a request or a cluster of requests; units are taken one by one, in order.
 
     Args:
         margins: Losses that are tested, shape (margins,), as fractions.

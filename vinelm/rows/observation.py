@@ -20,7 +20,7 @@ class Usage:
     """Cost, time and tokens of one model call, as its backend measured them. Unknown values are None, never 0.
 
     Args:
-        model: The catalog name.
+        model: The model's name in the catalog.
         cost_usd: Cost of all attempts in dollars, >= 0.
         latency_s: Wall-clock (or virtual) seconds of the last attempt, >= 0; NaN for a call in a batch.
         tokens_in: Prompt tokens, including cached ones.
@@ -110,7 +110,7 @@ class Observation:
         detail: One line about the failure; without a failure, a note if the request continues where the template ends.
         signal: What the workflow's ``signal`` function returned after the invocation; None without such a function. For
             a failed invocation it is ``"error"`` if the workflow declares ``signal="status"``, else None.
-        answer: The workflow's ``answer`` keys after the invocation, as canonical JSON text; None without one.
+        answer: The workflow's ``answer`` keys after the invocation, as canonical JSON text; None without an answer.
         answer_digest: Hash of the answer.
         answer_class: A number that is the same for equal answers to a request. Numbers start at 0, in the order in
             which answers first occur in the request's rows, sorted by depth and prefix. None without an answer.

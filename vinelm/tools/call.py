@@ -1,4 +1,4 @@
-"""One call of a tool: the key by which calls are equal, and its recorded event."""
+"""One call of a tool: the key that equal calls have in common, and the event that is recorded."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ToolEvent:
         key: :func:`canonical_key` of the call.
         is_ok: whether the call returned a result; False if it raised.
         kind: why the call was started.
-        started_s: seconds since the request began.
+        started_s: seconds from the beginning of the request to the start of the call.
         ended_s: seconds from the beginning of the request to the end of the call, >= ``started_s``.
         cost_usd: the cost in dollars that the tool's declaration gives for a call.
         is_used: whether the application asked for the call's result.

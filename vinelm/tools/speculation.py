@@ -66,8 +66,8 @@ class Candidates(Protocol):
     """
 
     def candidates(self, history: History) -> Sequence[ToolCandidate | tuple[str, Mapping[str, Any], float]]:
-        """Return the tool calls that may follow ``history`` before the next call that writes, each as (tool, arguments,
-        probability).
+        """Return the tool calls that may follow ``history`` before the next call of a tool that writes, each as (tool,
+        arguments, probability).
 
         ``history`` has the user's messages and the tool calls of the run so far, in order.
         """

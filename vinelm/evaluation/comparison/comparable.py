@@ -144,8 +144,8 @@ def swept(planning: Sequence[Fit]) -> tuple[Objective, ...]:
     Budgets are spaced geometrically. If all plans are free or cost the same, the sweep is one objective without a budget.
 
     Args:
-        planning: The estimates that plans are chosen from, one for each part of the requests. The range of budgets is
-            one in which all of them have plans.
+        planning: The estimates that plans are chosen from, one for each part of the requests. Budgets are chosen from a
+            range in which all of them have plans.
     """
     ranges = [half.plans.frontier_range() for half in planning]
     low, high = max(found.cheapest_usd for found in ranges), max(found.dearest_usd for found in ranges)

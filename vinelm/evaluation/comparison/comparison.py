@@ -313,8 +313,8 @@ class Comparison:
         return found, climbed
 
     def _as_today(self, found: Verdict, fit: CrossFit, climbed: Sequence[_Candidate]) -> Verdict:
-        """Return the verdict on requests without labels, with the questions to people whose answers may prove one more
-        plan.
+        """Return the verdict on requests without labels, including the questions that people should answer to prove one
+        more plan.
 
         Plans are tested in turn until one fails. If the failed plan saves money, and would pass if the answers that
         people have not yet seen were as good as the current setup's, people are asked about these answers.
@@ -411,7 +411,7 @@ class Comparison:
         return [one for words, one in found.items() if words != baseline.words or one.is_same]
 
     def _single_models(self, fit: CrossFit, baseline: _Baseline) -> list[_Candidate]:
-        """Return every single model except the baseline."""
+        """Return a candidate plan for every single model except the baseline."""
         alone = [dict(half.plain.plans.single_models()) for half in fit.planning]
         found = []
         for name in alone[0]:
@@ -571,8 +571,10 @@ class _Candidate:
 
     @cached_property
     def _of_each(self) -> list[HalfScores]:
-        """For each part of the requests, the scores of the plan, from all of the part's requests that ran the plan, and
-        the baseline's likewise.
+        """For each part of the requests, the scores of the plan and of the baseline.
+
+        The plan's scores are from all of the part's requests that ran the plan, the baseline's from all that ran the
+        baseline.
         """
         return [HalfScores(way.scores, other) for way, other in zip(self.ways, self.baseline.scores, strict=True)]
 
@@ -753,8 +755,8 @@ def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, leve
 
 
 def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
-    """Return the factor >= 1 by which to widen intervals so that they hold for all means together, and so for the best
-    mean.
+    """Return the factor >= 1 by which to widen the intervals of several means so that all of them hold at the same
+    time, also that of the best mean.
 
     It is a quantile of the largest standardized mean of normal draws on the paired residuals (max-t). Plans that do
     nearly the same on the same requests hardly increase it.

@@ -58,7 +58,7 @@ class BothWays:
 
 
 class CrossFit:
-    """Splits the requests into parts. For each part, chooses plans on all other parts and tests them on the part
+    """Splits the requests into parts. For each part, chooses plans on all other parts and tests these plans on the part
     itself.
 
     Args:

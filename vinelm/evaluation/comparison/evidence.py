@@ -149,8 +149,8 @@ class StoreEvidence:
 
     @cached_property
     def hopeful(self) -> list[Observation]:
-        """:attr:`rows`, scored as if all answers that people have not yet compared with the current setup's were as
-        good.
+        """:attr:`rows`, scored as if the answers that people have not yet compared with the current setup's were
+        equally good.
         """
         assert self.referred is not None
         return self._priced(self.referred.scored(self.unscored, is_hopeful=True))

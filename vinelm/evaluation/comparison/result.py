@@ -68,8 +68,8 @@ class Evaluation:
 
     @property
     def headline(self) -> JudgedPolicy:
-        """The figures that stand for VineLM: its plans over signals if the recorded results suffice to test them, else
-        its plans over paths.
+        """The figures to report for VineLM: those of its plans over signals if the recorded results suffice to test
+        them, else those of its plans over paths.
         """
         signals, paths = self.policy("signals"), self.policy("paths")
         if signals is not None and (paths is None or self._is_identified(signals)):

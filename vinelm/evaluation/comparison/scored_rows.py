@@ -111,12 +111,12 @@ class JudgedRows(ScoredRows):
 
     @classmethod
     def of(cls, rows: Sequence[Observation], found: Found, template: Template) -> Self:
-        """Return the judged rows.
+        """Return the rows with their success taken from the judge's verdicts.
 
         Args:
             rows: The rows of the store.
             found: The judge's verdicts, keyed by (request id, prefix of the row).
-            template: The store's bound template.
+            template: The workflow's stages, each with its models, as the store has them.
 
         Raises:
             ConfigError: The judge disagrees with the labels.

@@ -109,8 +109,8 @@ def as_known(
         firsts: See :func:`tried_steps`.
 
     Returns:
-        None if the template does not state the current setup, the stop rule cannot be served, requests have types, the
-            trie has no standard errors, or no plan takes only tried steps.
+        The restricted trie and its report. None if the template does not state the current setup, the stop rule cannot
+        be served, requests have types, the trie has no standard errors, or no plan takes only tried steps.
     """
     template = annotated.template
     if template.today is None or template.rule.why_not_served or template.kinds or annotated.accuracy_se is None:

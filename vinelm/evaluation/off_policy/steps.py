@@ -1,4 +1,6 @@
-"""Policies as rules that return the next step, a model to run or an answer to return, from the outcomes so far."""
+"""Policies as rules: from the outcomes so far they return the next step, which is a model to run or an answer to
+return.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 
 @dataclass(frozen=True, eq=False)
 class PathSteps:
-    """The policy that runs the models on the path to one node of a linear trie, or fewer if the workflow's stop rule
-    ends the request before.
+    """The policy that runs, in order, the models on the path to one node of a linear trie, until the path ends or the
+    workflow's stop rule ends the request.
 
     Args:
         annotated: The trie that the path was chosen from.
@@ -100,7 +102,7 @@ class StepPolicy(StepRule, Protocol):
 
     def rest(self, seen: Seen) -> Rest:
         """Return the success, cost and latency still to expect after the rows ``seen``, for a request that :meth:`step`
-        continues.
+        does not end.
         """
 
 

@@ -63,8 +63,8 @@ def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, 
     """Return, for each request in ``rows``, a number for its last outcome, as an array of the same shape. Equal numbers
     mean equal outcomes.
 
-    The outcome consists of the check's result, the signal, and the first answer in ``columns`` that the last one agrees
-    with.
+    The outcome consists of the check's result, the signal, and which answer in ``columns`` is the first that equals the
+    last answer.
     """
     last = columns[-1]
     kind = table.answer_class[rows, last]

@@ -51,8 +51,8 @@ def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
     a branch.
 
     The items are in template order. Histories are weighted by their number of observations, or by their probability if
-    the trie has no such numbers. The half widths are averaged in the same way, as if errors were perfectly correlated:
-    they do not shrink with the number of histories.
+    the trie has no such numbers. The half widths are averaged in the same way, as if errors were perfectly correlated,
+    so they do not shrink with the number of histories.
     """
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[int, dict[str, int]]]] = defaultdict(list)
     trie = annotated.trie

@@ -302,8 +302,8 @@ class GraphPlans(Plans[StagePlan]):
 
 
 def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
-    """Map the index of each node of ``after`` to the index of the node of ``before`` that is reached by the same stages and
-    models.
+    """Return a mapping from the index of each node of ``after`` to that of the node of ``before`` which is reached by
+    the same stages and models.
 
     Nodes without such a counterpart are left out.
     """

@@ -116,7 +116,7 @@ class FrontierRange(NamedTuple):
 
 class Plans(ABC, Generic[Fixed]):
     """Makes the plans over one trie: VineLM's plan for an objective, fixed plans and single models.
-    :func:`~vinelm.evaluation.plans.plans_over.plans_over` returns them for any trie.
+    :func:`~vinelm.evaluation.plans.plans_over.plans_over` returns such an object for any trie.
     """
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
@@ -128,7 +128,7 @@ class Plans(ABC, Generic[Fixed]):
         """Return VineLM's plan for an objective, from the start of a request: one plan, or a mixture of two.
 
         Raises:
-            InfeasibleError: No plan meets the bounds, and the objective asks to raise then.
+            InfeasibleError: No plan meets the limits, and the objective says to raise an error in that case.
         """
         return self.planner.mixed(objective)
 
@@ -144,7 +144,8 @@ class Plans(ABC, Generic[Fixed]):
         """Return the convex hull of (cost, accuracy) over the static plans (role ``static``) or the single models (role
         ``single``).
 
-        Mixtures of two plans are chosen from it. None if no plan meets the limits that hold for every single request.
+        Mixtures of two plans are chosen from this hull. None if no plan meets the limits that hold for every single
+        request.
         """
 
     def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:
@@ -225,7 +226,8 @@ class Plans(ABC, Generic[Fixed]):
         the objective's limits.
 
         Raises:
-            InfeasibleError: VineLM has no plan that meets the bounds, and the objective asks to raise then.
+            InfeasibleError: VineLM has no plan that meets the limits, and the objective says to raise an error in that
+                case.
         """
         found: Expected | None = self.decision(objective) if role == "vinelm" else self.mixed_fixed(objective, role)
         return found if found is not None and found.is_feasible else None
@@ -234,7 +236,7 @@ class Plans(ABC, Generic[Fixed]):
         """Return VineLM's plan for an objective, the best static plan and the best single model, in this order.
 
         Raises:
-            InfeasibleError: No plan meets the bounds, and the objective asks to raise then.
+            InfeasibleError: No plan meets the limits, and the objective says to raise an error in that case.
         """
         best = self.decision(objective)
         found = [PlannedPolicy(NAMES["vinelm"], "vinelm", best, best.words)]

@@ -1,4 +1,6 @@
-"""Baselines that compare answers: a vote of k systems, and asking until two answers agree."""
+"""Baselines that compare answers of several systems (such as models): a vote of k systems, and asking until two answers
+agree.
+"""
 
 from __future__ import annotations
 

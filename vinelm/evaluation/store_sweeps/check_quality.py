@@ -38,7 +38,7 @@ class CheckQuality(NamedTuple):
 
 
 def check_quality(rows: Iterable[Observation]) -> list[CheckQuality]:
-    """Return the quality of the check: first over all models, then for each model by name.
+    """Return how often the check is wrong: one item over all models, then one for each model, by name.
 
     Empty if no first answer has both a score and a result of the check.
     """

@@ -1,4 +1,4 @@
-"""Sweeps an objective's limit: each policy at each value, with its prediction and its test on other requests."""
+"""Varies one limit of an objective, and predicts and tests each policy under each value of the limit."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SweptPolicy:
 
 @dataclass(frozen=True, eq=False)
 class PolicySweep:
-    """An objective with one of its limits varied over a range.
+    """The policies under an objective of which one limit is varied over a range.
 
     Args:
         bound: The limit that is varied.
