@@ -30,8 +30,8 @@ class Plan:
     They are computed on first use.
 
     If the trie has separate rates for easier and harder requests, accuracy and cost from the root take into account how
-    difficult the requests are that reach each node under the plan. Otherwise the requests at each node are assumed to
-    be like the profiled requests.
+    difficult the requests at each node are under the plan. Otherwise the requests at each node are assumed to be like
+    the profiled requests.
 
     If histories are merged and a limit holds for each request, the plan's choice at a node also depends on the time and
     money left. :attr:`choice` then holds the choices for a request whose calls have average cost and latency.

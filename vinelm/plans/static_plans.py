@@ -231,8 +231,8 @@ class StaticPlans:
 
         Rows 0 to 4 are: accuracy; dollars; longest seconds; sum of squared errors over the nodes where the plan ends; a
         number that is 0 only if every request is answered within the limits. The rows after them are the sums of the
-        end nodes' errors by stage or, if branches are outcomes of calls, the accuracy according to each fit to
-        resampled requests.
+        end nodes' errors by stage. If branches are outcomes of calls, these rows are instead the accuracy according to
+        each fit to resampled requests.
         """
         parts = [self._evaluate(self.models[i : i + _AT_ONCE]) for i in range(0, len(self.models), _AT_ONCE)]
         return np.concatenate(parts, axis=1)
@@ -400,8 +400,11 @@ class StaticPlans:
 
     @cached_property
     def _all_by_fit(self) -> FloatArray:
-        """An array of shape (positions, fits): the probability, according to each fit to resampled requests, that a
-        branch follows the position and the answer so far is correct, given the models run so far.
+        """For each (position, fit to resampled requests), the probability that a branch follows and the answer so far
+        is correct.
+
+        The array has shape (positions, fits). The probability is that of the fit, given the models run up to the
+        position.
         """
         assert self.graph.right_by_fit is not None
         right = self.graph.right_by_fit[1]

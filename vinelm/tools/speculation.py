@@ -20,8 +20,8 @@ class Speculation:
         at_once: The maximum number of a request's prefetches in flight at the same time, >= 1.
         least_probability: The minimum probability, in (0, 1], that a call's result will be used. Less likely calls are
             not started, because even free calls cause load.
-        join_s: Seconds, > 0, that the application's call waits for an equal prefetch in flight; after that the call is
-            made anyway, because the prefetch may be waiting for a lock that the request holds.
+        join_s: Seconds, > 0, that the application's call waits for an equal prefetch in flight. Then the call is made
+            anyway, because the prefetch may be waiting for a lock that the request holds.
 
     Raises:
         ConfigError: a number is out of range.

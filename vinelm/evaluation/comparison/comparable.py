@@ -57,7 +57,7 @@ class Runnable(Protocol):
 
 
 def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list[Runnable]:
-    """Return up to three plans to run in a profile: the most accurate plan within 70 % of the current cost, the most
+    """Return up to three plans to run in a profile: the most accurate within 70 % of the current cost, the most
     accurate within 100 %, and a single model.
 
     The plans come in this order. The first two are swapped if the predicted accuracy of the first is more than

@@ -208,8 +208,8 @@ class Comparison:
     def _level(self) -> float:
         """The confidence level of each end of the interval for a gain.
 
-        The level is higher if answers that count as equal to the current setup's may be worse: the loss from such
-        answers has a separate bound, which uses up part of the allowed error probability.
+        The level is higher if answers that count as equal to the current setup's may be worse. The loss from such
+        answers then has a separate bound, which takes part of the allowed error probability.
         """
         return LEVEL + (1.0 - AUDIT_LEVEL if self.referred is not None and self.referred.may_hide else 0.0)
 
@@ -316,8 +316,9 @@ class Comparison:
         """Return the verdict on requests without labels, including the questions that people should answer to prove one
         more plan.
 
-        Plans are tested in turn until one fails. If the failed plan saves money, and would pass if the answers that
-        people have not yet seen were as good as the current setup's, people are asked about these answers.
+        Plans are tested in turn until one fails. If the failed plan saves money, it is tested again as if the answers
+        that people have not yet seen were as good as the current setup's. If it passes then, people are asked about
+        these answers.
 
         Args:
             found: The verdict with all compared plans.

@@ -1,4 +1,4 @@
-"""Doubly robust scores of the difference between two policies, from the requests with the rows of both policies.
+"""Doubly robust scores of the difference between two policies, from the requests with recorded calls of both policies.
 
 Scores of two policies on different requests also differ because some requests are harder. If a plan and the current
 setup agree on each of the 47 requests that ran both, but the current setup ran on 60, their means may differ. Here a

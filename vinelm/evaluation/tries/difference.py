@@ -189,13 +189,13 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
     """Return the differences of two tries of one workflow, path by path, and of their plans under each cost limit.
 
     A path has changed if its difference is too large for two independent estimates with the standard errors of the
-    tries. This is a two-sided normal test per path, with the Benjamini-Hochberg procedure over all common paths of a
-    metric: at most 5 % of the paths that are named are expected to be false alarms. If both tries share rows, their
-    errors are correlated, and the test names fewer paths than it could.
+    tries. This is a two-sided normal test per path. With the Benjamini-Hochberg procedure over all common paths of a
+    metric, at most 5 % of the named paths are expected to be false alarms. If both tries share rows, their errors are
+    correlated, and the test names fewer paths than it could.
 
-    In tries that branch, calls after the same stages and models are compared: the share of all requests that take this
-    path and are right at its end, and the path's cost and latency. If histories are merged, no single path leads to an
-    invocation, so only plans are compared.
+    In tries that branch, calls after the same stages and models are compared. The compared values are the share of all
+    requests that take this path and are right at its end, and the path's cost and latency. If histories are merged, no
+    single path leads to an invocation, so only plans are compared.
 
     Args:
         before: The first trie.
