@@ -1,6 +1,4 @@
-"""The gateway as an ASGI application: identifies the caller, the request, and the step of the application that makes
-the call.
-"""
+"""The gateway as an ASGI application: identifies the caller, the request, and the application's step that makes a call."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Stores hashes of callers' keys, and each key's spending per day, in an SQLite file that processes of one machine may
-share.
+"""Stores hashes of callers' keys, and each key's spending per day, in an SQLite file.
+
+Processes of one machine may share the file.
 """
 
 from __future__ import annotations

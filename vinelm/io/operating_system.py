@@ -1,6 +1,7 @@
-"""Hides differences between operating systems: processes, signals, locks. All such calls of VineLM are here or in
-``vinelm.profiler.isolation``, which is used only if :func:`can_fork` is true. Importing this module works on every
-system.
+"""Hides differences between operating systems: processes, signals, locks.
+
+All such calls of VineLM are here or in ``vinelm.profiler.isolation``, which is used only if :func:`can_fork` is true.
+Importing this module works on every system.
 """
 
 from __future__ import annotations

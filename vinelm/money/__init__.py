@@ -1,6 +1,4 @@
-"""Spending caps: decides which calls may be made and what they are charged, and adapts limits on the mean cost to real
-spending.
-"""
+"""Spending caps: decides which calls may be made and what they are charged, and adapts cost limits to real spending."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,5 +1,6 @@
-"""Corrects limits on the mean cost per request by the real cost of requests, since traffic changes and estimates become
-outdated.
+"""Corrects limits on the mean cost per request by the real cost of the requests.
+
+A correction is needed because traffic changes and estimates become outdated.
 """
 
 from __future__ import annotations

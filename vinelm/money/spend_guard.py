@@ -1,5 +1,6 @@
-"""A spending limit that is enforced for each call. The call's maximum cost is reserved before the call, and replaced by the
-real cost afterwards.
+"""A spending limit that is enforced for each call.
+
+The call's maximum cost is reserved before the call, and replaced by the real cost afterwards.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Checks whether the token counts that a server states are possible for the prompt, and how long the prompt is to be
-cached.
+"""Checks whether the token counts that a server states are possible, and for how long a prompt is to be cached.
 
 Costs are computed from the counts that the server states. If these are impossible for the prompt, the call's maximum
 cost is charged. A fact that the server does not state is taken from the prompt.

@@ -1,6 +1,4 @@
-"""Plans over an annotated trie: contingent plans, fixed plans (one model per stage) for comparison, and predictions of
-accuracy.
-"""
+"""Plans over an annotated trie: contingent plans, fixed plans (one model per stage), and predictions of accuracy."""
 
 import lazy_loader as lazy
 

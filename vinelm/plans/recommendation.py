@@ -1,4 +1,4 @@
-"""Recommends whether to serve an objective's plan instead of the current setup, by the verdict in the trie's file."""
+"""Recommends whether to serve an objective's plan instead of the current setup, by the verdict that a trie's file has."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Fixed plans: one model per stage. A plan may also end a request after a given number of calls, if the application
-allows it.
+"""Fixed plans: one model per stage, for every request.
 
-If a limit applies to averages, VineLM may divide requests between two plans, with which a fixed plan is then compared.
+A plan may also end a request after a given number of calls, if the application allows it. If a limit applies to
+averages, VineLM may divide requests between two plans, with which a fixed plan is then compared.
 """
 
 from __future__ import annotations

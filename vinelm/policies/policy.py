@@ -1,6 +1,4 @@
-"""Base classes of policies, which choose models, record invocations and apply the stop rule. Also makes rows from
-invocations.
-"""
+"""Base classes of policies, which choose models and record invocations, and rows made from the recorded invocations."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""Hashes of prompts ("shapes"), which show what prompts share: used to measure common parts and to choose what a cache
-should keep.
-"""
+"""Hashes of prompts ("shapes"), which show what prompts have in common and what a provider's cache should keep."""

@@ -1,6 +1,4 @@
-"""Chooses where a prompt is marked for a provider's cache, and which calls wait until another call has written the
-cache.
-"""
+"""Chooses where a prompt is marked for a provider's cache, and which calls wait until another has written the cache."""
 
 from __future__ import annotations
 

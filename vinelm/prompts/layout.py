@@ -1,6 +1,4 @@
-"""Finds what the prompts of a workflow have in common, and whether caches could reuse more tokens if messages were
-reordered.
-"""
+"""Finds what the prompts of a workflow have in common, and whether a cache could reuse more in another message order."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A radix tree of prompts. It shows which tokens all requests of a stage send, several requests send, or one request
-sends repeatedly.
+"""A radix tree of prompts, which shows what prompts of the same stage or request have in common.
+
+It tells which tokens all requests of a stage send, several requests send, or one request sends repeatedly.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Tests several candidate plans together: decides the next call of a plan or question to people, and which plan is
-proven.
+"""Tests several candidate plans together: decides the next call or question to people, and which plan is proven.
 
 Every candidate has a separate test (a ``Wealth``, see `wealth.py`) and a separate prefix of the ordered requests that
 it has completed. The test depends only on the events of this prefix. So the guarantee holds whenever one looks,

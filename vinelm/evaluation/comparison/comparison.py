@@ -1,6 +1,4 @@
-"""Compares plans with the current setup or the strongest single model, on requests that were not used to choose the
-plans.
-"""
+"""Compares plans with the current setup or the best single model, on requests that were not used to choose the plans."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Reads from a store what a comparison of plans needs: rows, prices, latencies, request types, prompts, call rate and
-judge.
-"""
+"""Reads from a store what a comparison of plans needs: rows, prices, latencies, request types, prompts and judge."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Estimates a trie and its plans from some of the requests, and chooses every policy of a comparison by the rows of
-these requests alone.
+"""Estimates a trie (a tree of model sequences) from some of the requests, and chooses a comparison's policies from it.
+
+Only the rows of these requests are used.
 """
 
 from __future__ import annotations
@@ -203,8 +204,10 @@ class Fit:
 
     @cached_property
     def whole(self) -> AnnotatedTrie:
-        """The annotated trie of paths together with, if there are enough rows, the trie over signals, which is
-        estimated on first use.
+        """The annotated trie of paths together with, if there are enough rows, the trie over signals.
+
+        A signal is what a call shows without the label, such as a passed check. The trie over signals is estimated on
+        first use.
         """
         return replace(self.annotated, signals=estimate_signals(self.annotated, self.rows))
 

@@ -1,5 +1,4 @@
-"""Scores the rows of requests without labels by comparing their answers with those of the current setup ("today's
-answers").
+"""Scores rows of requests without labels by comparing their answers with "today's answers", those of the current setup.
 
 People decide about answers that differ.
 """

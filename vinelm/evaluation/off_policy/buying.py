@@ -1,6 +1,4 @@
-"""Collects the recorded results of requests, and computes the probability with which each call was chosen to be
-recorded ("bought").
-"""
+"""Collects recorded rows, and computes the probability with which each call was chosen to be recorded ("bought")."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Computes the mean of scores with a confidence interval, and whether the recorded results suffice for it without a
-statistical model.
+"""Computes the mean of scores with a confidence interval, and whether the recorded results suffice for an estimate.
+
+They suffice if no statistical model is needed for the mean.
 """
 
 from __future__ import annotations

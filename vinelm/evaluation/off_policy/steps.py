@@ -1,6 +1,4 @@
-"""Policies as rules: from the outcomes so far they return the next step, which is a model to run or an answer to
-return.
-"""
+"""Policies as rules: given the outcomes so far, they return the next model to run or the answer to return."""
 
 from __future__ import annotations
 

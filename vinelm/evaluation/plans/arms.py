@@ -1,6 +1,4 @@
-"""Tables about a trie's branches: how often the application takes each branch after a stage, and a plan's behaviour per
-request type.
-"""
+"""Tables about a trie's branches: how often the application takes each, and a plan's behaviour per request type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans over a trie of paths: each plan is a path, and the best plans form a Pareto frontier."""
+"""Plans over a trie of paths (sequences of models): each plan is a path, and the best plans form a Pareto frontier."""
 
 from __future__ import annotations
 

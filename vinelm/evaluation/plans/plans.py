@@ -1,4 +1,4 @@
-"""Plans for one objective over one trie (VineLM's, the best static plan and the best single model) and their roles."""
+"""Plans for one objective over one trie: VineLM's plan, the best static plan (one model per stage) and the best model."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Simple baseline methods for choosing models, against which VineLM's planner is compared. They use the same
-observations.
-"""
+"""Simple baseline methods for choosing models, with which VineLM's planner is compared on the same observations."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,6 +1,4 @@
-"""Baselines that compare answers of several systems (such as models): a vote of k systems, and asking until two answers
-agree.
-"""
+"""Baselines that compare answers of several systems (such as models): a vote, and asking until two answers agree."""
 
 from __future__ import annotations
 

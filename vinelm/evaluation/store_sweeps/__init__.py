@@ -1,3 +1,1 @@
-"""Sweeps over an objective's limits, tested on a store's results; also other prices, spending by stage, and errors of
-the check.
-"""
+"""Tests a store's results under other limits and prices, and computes spending by stage and errors of the check."""

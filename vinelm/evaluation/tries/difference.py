@@ -1,4 +1,4 @@
-"""Significant differences between two annotated tries, and the plans that change with them."""
+"""Significant differences between two annotated tries (trees of model sequences), and the plans that change with them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Compares the accuracies predicted by two estimates from the same rows: with and without request types, with short and
-long memory.
-"""
+"""Compares accuracies predicted by two estimates from the same rows: without and with request types or longer memory."""
 
 from __future__ import annotations
 
