@@ -1,8 +1,7 @@
-"""The process that serves the models of ``vinelm demo --real``: one llama.cpp server per model, reachable only from
-this machine.
+"""The process that serves the models of ``vinelm demo --real``, with one llama.cpp server per model.
 
-``python -m vinelm.demo.local_server FILE ...`` prints the addresses as JSON, and ends when its standard input closes.
-It imports xllamacpp, which belongs to the extra ``real``.
+The servers are reachable only from this machine. ``python -m vinelm.demo.local_server FILE ...`` prints their addresses
+as JSON, and ends when its standard input closes. It imports xllamacpp, which belongs to the extra ``real``.
 """
 
 from __future__ import annotations

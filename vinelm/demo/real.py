@@ -54,11 +54,10 @@ WEIGHTS = (
 
 
 def run_real(folder: Path, *, seed: int, advance: Callable[..., None], requests: int | None = None) -> TourResult:
-    """Profile the workflow of :mod:`vinelm.workflows.cheques` on two local models, and evaluate it, as a tour does. Takes
-    minutes.
+    """Profile and evaluate the workflow of :mod:`vinelm.workflows.cheques` on two local models. Takes minutes.
 
-    Starts a process with two llama.cpp servers on the loopback interface, and stops it at the end. Tokens and seconds are
-    measured; the price is assumed: one dollar per million tokens and billion parameters.
+    Starts a process with two llama.cpp servers on the loopback interface, and stops it at the end. Tokens and seconds
+    are measured. The price is assumed: for each billion of a model's parameters, one dollar per million tokens.
 
     Args:
         folder: See :func:`vinelm.demo.run_tour`.
@@ -100,7 +99,7 @@ def _catalog(addresses: Sequence[str]) -> Catalog:
 
 @contextmanager
 def _addresses() -> Iterator[list[str]]:
-    """Run the models' servers inside the block, and yield their addresses."""
+    """Start the models' servers, yield their addresses, and stop the servers at the end of the ``with`` block."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
         files = [str(_whole(weights, Path(folder))) for weights in WEIGHTS]
         line = [sys.executable, "-m", "vinelm.demo.local_server", *files]

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 def run_recorded(name: str, folder: Path, *, seed: int, advance: Callable[..., None]) -> RecordedResult:
     """Run the demo on a table of recorded answers. Writes a store, a trie and a report into ``folder``.
 
-    A sample of all requests is profiled. On each half of the requests the application runs the plan that was chosen on the
-    other half, and each model alone. Recorded answers cost nothing, so every result is measured rather than estimated.
+    A sample of all requests is profiled. The requests are split into two halves. On each half the application runs the
+    plan that was chosen on the other half, and each model alone. Recorded answers cost nothing, so every result is
+    measured rather than estimated.
 
     Args:
         name: A key of :data:`SUBJECTS`.
@@ -112,18 +113,18 @@ def against_today(
     decision: Decision | None = None,
     cap_usd: float | None = None,
 ) -> Verdict:
-    """Return the verdict on whether to switch from one model on every call to a plan, from results on requests that did not
-    choose the plan.
+    """Return the verdict on whether to replace the current setup, one model on every call, by a plan.
 
-    The verdict follows the same rule as every verdict of VineLM.
+    The results must be from requests that were not used to choose the plan. The verdict follows the same rule as every
+    verdict of VineLM.
 
     Args:
         plan: The plan's results.
         today: The results of the current setup: one model.
         groups: The group of each request; the results of requests of one group depend on each other.
         beside: Other policies that are listed with the plan and the current setup, but not tested.
-        decision: The plan that all results would choose for the same objective, which the verdict describes; None describes
-            ``plan``.
+        decision: The plan chosen on all results for the same objective. The verdict names this plan and its models; if
+            None, it names ``plan``.
         cap_usd: The cost limit per request, in dollars, for which the plan was made.
     """
     own = _compared(plan, today, groups)
@@ -173,7 +174,7 @@ def _halves(requests: Sequence[Request], group: Callable[[str], str], seed: int)
 
 
 def _estimated(rows: Sequence[Observation], template: Template, catalog: Catalog) -> AnnotatedTrie:
-    """Return the annotated trie estimated from some results, as :func:`vinelm.estimate` does for a store."""
+    """Return the annotated trie estimated from ``rows``, as :func:`vinelm.estimate` does for a store."""
     from vinelm.estimator import estimate_signals, make_estimator
 
     annotated = make_estimator("latent").fit(rows, template, catalog).annotated_

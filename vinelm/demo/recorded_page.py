@@ -31,12 +31,12 @@ def table_columns(found: RecordedResult) -> tuple[str, ...]:
 
 
 def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iterator[tuple[DemoPolicy, tuple[str, ...]]]:
-    """Yield each policy with the cells of its table row.
+    """Yield pairs (policy, texts of the cells in its table row).
 
     Args:
         found: The result.
-        most_models: The maximum number of single models: the current setup's model first, then the most accurate of those that
-            no other model beats. None lists all models.
+        most_models: The maximum number of single models: the current setup's model first, then the most accurate of
+            those for which no other model is both cheaper and more accurate. None lists all models.
     """
     models = found.models
     if most_models is not None and len(models) > most_models:
@@ -67,8 +67,8 @@ def sentence(found: RecordedResult) -> str:
 
 
 def open_question(found: RecordedResult) -> str | None:
-    """Return a sentence on the result of the cheapest plan whose predicted accuracy is the current setup's; None if the demo
-    did not run such a plan.
+    """Return a sentence on the cost and accuracy of the cheapest plan whose predicted accuracy reaches the current
+    setup's; None if the demo did not run such a plan.
     """
     if found.equal is None:
         return None

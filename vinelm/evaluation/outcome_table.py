@@ -1,4 +1,4 @@
-"""Complete tables of independent first answers: each system's answer to each request, with its outcome."""
+"""Complete tables of independent first answers: the answer of each system (such as a model) to each request."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ class OutcomeCell(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OutcomeTable:
-    """The first answer of each system to each request, with the answer's outcome.
+    """The first answer of each system to each request, with the answer's outcome. A system is an alternative to choose
+    from, such as a model.
 
-    A system that is called again repeats its answer and cost, and no answer depends on earlier answers. So the table
-    determines the exact result of every policy over these systems, whichever outcomes the policy uses.
+    A system that is called again repeats its answer and cost, and no answer depends on earlier answers. So the exact
+    result of every policy over these systems follows from the table.
 
     Args:
         request_ids: The requests, in row order.
@@ -143,7 +144,8 @@ class OutcomeTable:
 
         Args:
             paths: Requests and models; see :meth:`cells`.
-            template: A linear template, which names the stage of each depth.
+            template: The workflow's stages, one after another without branches: the stage names of the first, second,
+                ... call.
 
         Raises:
             ConfigError: See :meth:`cells`.

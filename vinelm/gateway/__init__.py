@@ -1,4 +1,4 @@
-"""The gateway: serves OpenAI's chat completions and Responses over HTTP. A :class:`~vinelm.VineLM` answers each call."""
+"""The gateway: a VineLM object served over HTTP with OpenAI's Chat Completions and Responses APIs."""
 
 from vinelm.whole_imports import attach_stub
 

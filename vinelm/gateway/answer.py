@@ -1,4 +1,4 @@
-"""Parses an answer in one of OpenAI's formats, whole or in chunks, for the meter and the recorder."""
+"""Parses a model's answer in one of OpenAI's formats, whole or in chunks, to count its tokens and to record it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _THOUGHTS = ("reasoning_content", "reasoning")
 
 
 class ChatAnswer:
-    """The answer so far, in the format of chat completions.
+    """The part of a model's answer that has arrived so far, in the format of Chat Completions.
 
     Attributes:
         usage: the token usage as last stated; None if it was never stated.
@@ -37,7 +37,7 @@ class ChatAnswer:
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """The assistant's message so far, of the first choice if the model returns several; None if neither text nor a
+        """The assistant's message so far, or its first choice if the model returns several; None if neither text nor a
         tool call has arrived.
         """
         text, calls = "".join(self._texts), [dict(call) for call in self._calls.values()]
@@ -75,7 +75,7 @@ class ChatAnswer:
         """Parse the message ``said``, or a chunk of one, and add it to ``seen``. Return its number of characters, and
         whether it calls tools.
 
-        If ``keep``, its text and calls also become part of :attr:`message`.
+        If ``keep`` is true, its text and calls are also added to :attr:`message`.
         """
         chars, has_calls, text, refusal = 0, False, said.get("content"), said.get("refusal")
         if isinstance(text, str) and text:
@@ -96,10 +96,10 @@ class ChatAnswer:
         return chars, has_calls
 
     def _call(self, call: Mapping[str, Any], place: int, *, keep: bool) -> int:
-        """Parse a tool call, or a chunk of one, and return its number of characters. If ``keep``, it becomes part of
-        :attr:`message`.
+        """Parse a tool call, or a chunk of one, and return the number of characters of its arguments. If ``keep`` is
+        true, add it to :attr:`message`.
 
-        ``place`` is the index of the call in its message, used if the call states none.
+        ``place`` is the index of the call in its message, used if the call itself has no index.
         """
         inner = call.get("function") or call.get("function_call")
         inner = inner if isinstance(inner, Mapping) else {}
@@ -114,7 +114,9 @@ class ChatAnswer:
 
 
 class ResponsesAnswer(ChatAnswer):
-    """The answer so far, in the format of Responses. The last event of a stream contains the whole answer."""
+    """The part of a model's answer that has arrived so far, in the format of the Responses API. The last event of a
+    stream contains the whole answer.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,7 +125,9 @@ class ResponsesAnswer(ChatAnswer):
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """The answer as the assistant's message of chat completions; None if nothing has arrived."""
+        """The answer as an assistant's message of Chat Completions; None if the answer is not complete, or has neither
+        text nor a call.
+        """
         items = self._output if isinstance(self._output, list) else []
         said = [one for one in items if isinstance(one, Mapping) and one.get("type") in ("message", "function_call")]
         return answer_of(said) if said else None
@@ -153,7 +157,7 @@ class ResponsesAnswer(ChatAnswer):
         return len(text)
 
     def _response(self, response: Mapping[str, Any], seen: SeenAnswer) -> int:
-        """Add a response's own fields to ``seen`` and, once the response is complete, its output.
+        """Add the fields of ``response`` to ``seen`` and, if the response has ended, its output.
 
         Return the number of characters of the output that have not arrived in earlier events.
         """
@@ -212,14 +216,14 @@ def stated_counts(usage: Mapping[str, Any]) -> Counts | None:
 
 
 class AnswerPiece(RawPiece):
-    """Some bytes of an answer, with their parsed content.
+    """Some bytes of a model's answer, with their parsed content.
 
     Attributes:
         data: the bytes that the client gets.
 
     Args:
-        plains: the JSON of the answer, or of each event in these bytes.
-        answer: the answer so far, to which :meth:`show` adds these pieces.
+        plains: the parsed JSON of the whole answer, or of each event in these bytes.
+        answer: the answer so far, to which :meth:`show` adds the content of these bytes.
         is_end: whether the answer ends here, with or without a finish reason.
     """
 
@@ -229,7 +233,7 @@ class AnswerPiece(RawPiece):
         self.data, self._plains, self._answer, self._is_end = data, plains, answer, is_end
 
     def show(self, seen: SeenAnswer) -> bool:
-        """Parse these pieces, add them to ``seen``, and return whether they contain text or tool calls of the model."""
+        """Add the content of these bytes to ``seen``, and return whether it includes text or tool calls of the model."""
         is_output = False
         for plain in self._plains:
             is_output |= self._answer.read(plain, seen)
@@ -250,8 +254,8 @@ class EventReader:
         self._rest, self._searched = bytearray(), 0
 
     def feed(self, data: bytes) -> list[tuple[bytes, Any]]:
-        """Add bytes of the stream. Return the completed events, each with its bytes for the client and its JSON (None without
-        JSON).
+        """Add bytes of the stream. Return the events completed by them as pairs (bytes for the client, parsed JSON or
+        None).
         """
         rest, begin = self._rest, 0
         rest += data
@@ -266,7 +270,9 @@ class EventReader:
         return [self._event(event) for event in events]
 
     def end(self) -> list[tuple[bytes, Any]]:
-        """Return the last event of a stream that ends without a blank line."""
+        """Return, as :meth:`feed` does, the last event of a stream that has ended without a blank line; empty if there
+        is none.
+        """
         rest, self._rest, self._searched = bytes(self._rest), bytearray(), 0
         return [self._event(rest)] if rest else []
 

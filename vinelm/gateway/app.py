@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application: identifies the caller, the request and its step."""
+"""The gateway as an ASGI application: identifies the caller, the request, and the application's step that makes a call."""
 
 from __future__ import annotations
 
@@ -86,15 +86,16 @@ class Refused(Exception):
 
 
 class Gateway:
-    """OpenAI's chat completions and Responses as an ASGI application. ``vine`` answers each call. Spends money.
+    """An ASGI application that serves OpenAI's Chat Completions and Responses APIs. ``vine`` answers each call. Spends
+    money.
 
-    Without a trie a call goes to the model that its client named. With a trie, the plan chooses the model for calls of
-    the trie's stages. Bodies and answers pass unchanged if the model uses OpenAI's format, and are translated
-    otherwise.
+    Without a trie, a call goes to the model that its client named. With a trie, the plan chooses the model for calls of
+    the trie's stages. Bodies and answers are passed on unchanged if the model uses the client's format, and are
+    translated otherwise.
 
     Args:
-        vine: Chooses and creates the models. Its catalog has all addresses, and the names of the variables that hold
-            keys.
+        vine: Chooses and creates the models. Its catalog has all addresses, and the names of the environment variables
+            that hold the providers' keys.
         keys: The keys of callers with their caps. None serves every caller, which is meant for the loopback interface
             only.
         record: The file to which calls are written, for ``vinelm replay``. None writes no calls.
@@ -146,7 +147,7 @@ class Gateway:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection's request."""
+        """Serve one HTTP request, as ASGI defines it."""
         await self._app(scope, receive, send)
 
     @property
@@ -242,8 +243,8 @@ class Gateway:
     def _step_of(self, request: Request, form: Form, body: Mapping[str, Any]) -> tuple[str, str, str | None]:
         """Return (the step that makes the call, its name, the catalog entry that the client named).
 
-        The step is its name, or an identifier made from the prompt if it has no name; the name is then empty. The entry
-        is None if the client named a step instead of a model.
+        The first item is the step's name. If the step has no name, it is an identifier made from the prompt, and the
+        second item is empty. The third is None if the client named a step instead of a model.
         """
         model, title = body["model"], request.headers.get("x-vinelm-step", "")
         default = None
@@ -273,7 +274,9 @@ class Gateway:
         return step, title, default
 
     def _entry(self, name: str) -> Model:
-        """Return the catalog entry that a client names, by its name or by the provider's name of the model."""
+        """Return the catalog entry with this name, or whose provider gives the model this name; raise :class:`Refused`
+        if there is none.
+        """
         catalog = self.vine.catalog
         if name in catalog and name in set(catalog):
             return catalog[name]
@@ -379,14 +382,16 @@ class Gateway:
 
 
 class Relay(Response):
-    """The response to a call, which is produced while it is sent. If the client disconnects, the call ends."""
+    """The HTTP response to a call: makes the call and sends the answer as it arrives. If the client disconnects, the
+    call is cancelled.
+    """
 
     def __init__(self, gateway: Gateway, call: ClientCall, ended: Callable[[Sequence[Usage]], None]) -> None:
         self._gateway, self._call, self._ended = gateway, call, ended
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Make the call, and send its output."""
+        """Make the call, and send its answer to the client."""
         gateway = self._gateway
         exchange = Exchange(gateway.vine, gateway.http, gateway.record, self._call, send)
         work = asyncio.ensure_future(exchange.run())
@@ -429,7 +434,9 @@ class _LoadedPlan(NamedTuple):
 
 
 def _body_of(content: bytes, form: Form) -> dict[str, Any]:
-    """Parse a body's JSON. Only the fields that the gateway needs are checked; the provider checks the rest."""
+    """Return the JSON object in an HTTP body; raise :class:`Refused` if it is invalid. Only the fields that the gateway
+    needs are checked; the provider checks the rest.
+    """
     try:
         body = json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError):

@@ -62,7 +62,7 @@ class ClientCall:
         step: the step that makes the call: its name, or an identifier made from its prompt.
         title: the step's name; empty if only its prompt identifies it.
         default: the name of the catalog entry that the client asked for, used if no plan chooses another; None means
-            the step's own entry.
+            the step's own catalog entry.
         request: the request that the call belongs to.
         is_planned: whether the plan chooses the step's model, so that another model may answer after a failure.
     """
@@ -83,7 +83,7 @@ class ClientCall:
 
 
 class Exchange:
-    """Makes one call and sends its answer. Used once, in a separate task.
+    """Makes one call for a client and sends its answer. Each object is used once, in a separate task.
 
     Args:
         vine: chooses and creates the models.
@@ -145,8 +145,8 @@ class Exchange:
         return None
 
     async def _answered(self, scope: InvocationScope) -> None:
-        """Answer with the chosen model. If it fails before the client has received anything and the step is planned,
-        ask another model.
+        """Send the client the answer of the chosen model. If this model fails before anything was sent, and the step is
+        planned, ask another model.
         """
         while True:
             answering: BaseChatModel = scope.answering
@@ -209,7 +209,7 @@ class Exchange:
         return (error.kind in _WHOLE or self._answer.tells_failure) and self._passes and came
 
     async def _wired(self, chat: RemoteChatModel, binding: CallBinding, address: Any) -> AsyncGenerator[bytes]:
-        """Yield the bytes of the provider's answer unchanged.
+        """Yield the bytes of the provider's answer unchanged, apart from usage that the client did not ask for.
 
         Args:
             chat: The chat model that makes the call, with retries.
@@ -345,8 +345,8 @@ class Exchange:
 
 
 class SingleAttempt:
-    """Tells a :class:`~vinelm.adapters.calls.fallback_model.FallbackModel` to ask only one model; the exchange itself
-    handles fallbacks.
+    """A fallback rule that makes a :class:`~vinelm.adapters.calls.fallback_model.FallbackModel` ask only one model,
+    because :class:`Exchange` handles fallbacks.
     """
 
     def __init__(self, answering: BaseChatModel) -> None:
@@ -358,8 +358,8 @@ class SingleAttempt:
 
 
 def _shown(content: bytes) -> bytes | None:
-    """Return a provider's error response without keys and account numbers; None if it is not in the format of OpenAI's
-    errors.
+    """Return the body of a provider's error response with keys and account numbers removed; None if it is not in the
+    format of OpenAI's errors.
     """
     try:
         plain = json.loads(content)

@@ -1,4 +1,4 @@
-"""OpenAI's two formats of a call, chat completions and Responses: the parts of their bodies that the gateway needs."""
+"""OpenAI's two formats of a call, Chat Completions and Responses: the parts of their bodies that the gateway needs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _TYPES: Mapping[Any, str] = {"developer": "system", "user": "human", "assistant"
 
 
 class SaidMessage(NamedTuple):
-    """A message of a prompt, with the fields of LangChain's messages from which the maximum cost and the replica are
-    determined.
+    """A message of a prompt, with the fields of LangChain's messages from which a call's maximum cost is calculated and
+    its server is chosen.
     """
 
     type: str
@@ -27,7 +27,7 @@ class SaidMessage(NamedTuple):
 
     @classmethod
     def of(cls, role: str, content: Any) -> SaidMessage:
-        """Return one message of a request's body in LangChain's format."""
+        """Convert one message of a request's body, given by its role and content."""
         kind = _TYPES.get(role, role)
         if isinstance(content, list):
             parts = [part for part in content if isinstance(part, dict | str)]
@@ -41,7 +41,7 @@ class Form(ABC):
     """One format of a call.
 
     Attributes:
-        path: the path of calls in this format, after ``/v1/``, here and at a provider.
+        path: the URL path of calls in this format, after ``/v1/``, both at the gateway and at a provider.
         limits: the names of the parameters that limit an answer's length.
         answer: the class that parses an answer.
     """
@@ -56,19 +56,21 @@ class Form(ABC):
 
     @abstractmethod
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """Return the messages of a body, to calculate the call's maximum cost."""
+        """Return the messages of a body, from which the call's maximum cost is calculated."""
 
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Convert a body's messages to those of chat completions, for steps and records."""
+        """Convert a body's messages to those of Chat Completions, from which the step is identified and which are
+        recorded.
+        """
 
     @abstractmethod
     def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the required answer format as in chat completions; None for plain text."""
+        """Return the answer format that the body requires, written as in Chat Completions; None for plain text."""
 
     def adds_usage(self, asked: Mapping[str, Any]) -> bool:
-        """Return whether the gateway must ask the provider to state the usage in a stream, because the client's body
-        ``asked`` does not.
+        """Return whether the gateway must ask the provider to include token usage in the stream, because the client's
+        body ``asked`` does not.
         """
         return False
 
@@ -78,7 +80,7 @@ class Form(ABC):
 
 
 class ChatForm(Form):
-    """The format of chat completions."""
+    """The format of OpenAI's Chat Completions API."""
 
     path, limits, answer = CHAT, ("max_tokens", "max_completion_tokens"), ChatAnswer
 
@@ -89,7 +91,7 @@ class ChatForm(Form):
         return None
 
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """Return the messages of a body, to calculate the call's maximum cost; see :meth:`Form.said`."""
+        """Return the messages of a body, from which the call's maximum cost is calculated; see :meth:`Form.said`."""
         return [SaidMessage.of(str(one.get("role")), one.get("content")) for one in body["messages"]]
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -98,18 +100,20 @@ class ChatForm(Form):
         return found
 
     def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the required answer format as in chat completions; None for plain text."""
+        """Return the answer format that the body requires; None for plain text."""
         return format_of(body)
 
     def adds_usage(self, asked: Mapping[str, Any]) -> bool:
-        """Return whether the gateway must request the usage: the body asks for a stream, but not for its usage."""
+        """Return whether the gateway must ask for token usage: True if the client's body asks for a stream, but not for
+        its usage.
+        """
         options = asked.get("stream_options")
         return bool(asked.get("stream")) and not (isinstance(options, Mapping) and options.get("include_usage"))
 
 
 class ResponsesForm(Form):
-    """The format of Responses, restricted to calls that contain their whole input. Input stored at the provider could be
-    neither priced nor recorded.
+    """The format of the Responses API, restricted to calls that contain their whole input. Input that is stored at the
+    provider could be neither priced nor recorded.
     """
 
     path, limits, answer = RESPONSES, ("max_output_tokens",), ResponsesAnswer
@@ -129,7 +133,7 @@ class ResponsesForm(Form):
         return None
 
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """Return the messages of a body, to calculate the call's maximum cost; see :meth:`Form.said`."""
+        """Return the messages of a body, from which the call's maximum cost is calculated; see :meth:`Form.said`."""
         given, above = body["input"], body.get("instructions")
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
         found = [
@@ -146,15 +150,15 @@ class ResponsesForm(Form):
         return [*system, *messages_of([one for one in given if one.get("type") != "reasoning"])]
 
     def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the required answer format as in chat completions; None for plain text."""
+        """Return the answer format that the body requires, written as in Chat Completions; None for plain text."""
         found = format_of(body)
         if found is None or found.get("type") != "json_schema":
             return found
         return {"type": "json_schema", "json_schema": {name: one for name, one in found.items() if name != "type"}}
 
     def error_event(self, error: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the JSON of the event that ends a stream with an error. SDKs raise the content of ``error``, although the
-        format itself has its fields at the top level.
+        """Return the JSON of the event that ends a stream with an error. The error is under the key ``error``, from
+        which OpenAI's SDKs raise it, although the format itself has the error's fields at the top level.
         """
         return {**error, "type": "error", "error": error}
 

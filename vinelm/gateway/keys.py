@@ -1,5 +1,6 @@
-"""Stores hashes of callers' keys, and each key's spending per day, in an SQLite file that processes of one machine may
-share.
+"""Stores hashes of callers' keys, and each key's spending per day, in an SQLite file.
+
+Processes of one machine may share the file.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class KeyDay:
     """What a key has spent on the current UTC day.
 
     ``spent_usd`` and ``calls`` count finished calls. ``reserved_usd`` is the maximum cost of calls in flight, and of
-    calls of a gateway that was killed.
+    calls that were in flight when a gateway was killed.
     """
 
     key: CallerKey
@@ -162,8 +163,8 @@ class KeyBook:
                 raise ConfigError(f"unknown key {name!r}: `vinelm keys list` has the names")
 
     def find(self, key: str) -> CallerKey | None:
-        """Return the key of a caller; None if the key is unknown or revoked. Reads the file, so revocations take effect
-        immediately.
+        """Return the stored record of the key that a caller sent; None if the key is unknown or revoked. Reads the
+        file, so revocations take effect immediately.
         """
         with self._lock:
             row = self._connection.execute(f"{_READ} WHERE digest = ? AND revoked_at IS NULL", (digest_of(key),)).fetchone()
@@ -191,8 +192,8 @@ class KeyBook:
         return found
 
     def wait_s(self, key: CallerKey) -> float:
-        """Count a call of the key and return 0. If the key's calls per minute are used up, return the seconds to wait,
-        without counting.
+        """Return 0 and count a call of the key if its calls per minute allow the call; otherwise return the seconds to
+        wait.
         """
         if key.calls_per_min is None:
             return 0.0
@@ -209,13 +210,15 @@ class KeyBook:
     # -- dollars -----------------------------------------------------------------------------------------------------------
 
     def account(self, key: CallerKey) -> KeyAccount | None:
-        """Return the guard of a key's calls; None if the key has no cap, so that its costs have to be reported to
-        :meth:`count`.
+        """Return the guard that enforces a key's daily cap; None if the key has no cap. Costs of a key without a cap
+        have to be reported to :meth:`count`.
         """
         return None if key.daily_usd is None else KeyAccount(self, key, key.daily_usd)
 
     def count(self, key: CallerKey, usages: Sequence[Usage]) -> None:
-        """Count the cost of a call of a key without a cap. If the file cannot be written, only log an error."""
+        """Add the cost of a call to the day's spending of a key without a cap. If the file cannot be written, only log
+        an error.
+        """
         cost_nano = min(sum(math.ceil(usage.cost_usd * NANO) for usage in usages), MOST_NANO)
         calls = sum(bool(usage.model) for usage in usages)
         with _noted(), self._writing():
@@ -227,8 +230,8 @@ class KeyBook:
             )
 
     def reserve(self, key: CallerKey, upper_nano: int, most: int) -> int | None:
-        """Reserve a call's maximum cost on the current UTC day, and return the day as days since 1970-01-01. Return
-        None, without a reservation, if the day's spending would exceed the cap.
+        """Reserve a call's maximum cost on the current UTC day, and return the day's number, counted from 1970-01-01.
+        If the day's spending could then exceed the cap, reserve nothing and return None.
 
         Args:
             key: The key of the call.
@@ -299,7 +302,9 @@ def _key_of(row: Any) -> CallerKey:
 
 @contextmanager
 def _noted() -> Iterator[None]:
-    """Log an error, instead of raising it, if the block cannot record the cost of a call that is over."""
+    """Log an error, instead of raising it, if the ``with`` block cannot write the cost of a finished call to the file
+    of keys.
+    """
     try:
         yield
     except KeysUnwritable as error:
@@ -307,7 +312,7 @@ def _noted() -> Iterator[None]:
 
 
 class KeyAccount:
-    """Authorizes the calls of one key with a cap; a :class:`~vinelm.requests.protocols.CallGuard`."""
+    """Authorizes the calls of one key within the key's daily cap; a :class:`~vinelm.requests.protocols.CallGuard`."""
 
     __slots__ = ("_book", "_daily_usd", "_key")
 
@@ -315,7 +320,7 @@ class KeyAccount:
         self._book, self._key, self._daily_usd = book, key, daily_usd
 
     def authorize(self, upper_usd: float) -> KeyPermit:
-        """Reserve the call's maximum cost.
+        """Reserve ``upper_usd`` dollars, the call's maximum cost, and return the call's permit.
 
         Raises:
             CallRefused: The key's daily cap does not allow the call, or the file cannot be written.
@@ -336,7 +341,7 @@ class KeyAccount:
 
 
 class KeyPermit:
-    """One call that a key's account has authorized, whose reservation is settled exactly once."""
+    """The permission for one call that a key's account has authorized. Its reservation is settled exactly once."""
 
     __slots__ = ("_book", "_day", "_is_settled", "_key", "_upper_nano")
 

@@ -26,7 +26,8 @@ class OpenRequest:
         key: (the caller, the name that the caller gave the request); None if the caller gave no name, so that the
             request is a single call.
         name: The name that the caller gave the request, or a generated name.
-        context: The settings of the request's run. The run is found by the identity of this object.
+        context: The settings of the request's run. The run is looked up by the identity of this object, not by its
+            value.
         asked: The objective that the first call named; None if it named no objective.
         calls: Number of calls in progress.
         used_s: When the request's last call ended, in seconds of the clock of :class:`OpenRequests`.
@@ -41,10 +42,10 @@ class OpenRequest:
 
 
 class OpenRequests:
-    """The requests that have begun but have not ended. Used by a single event loop.
+    """Keeps track of the requests that have begun but not ended. Used by a single event loop.
 
     Args:
-        vine: Creates the requests' contexts, and keeps their runs.
+        vine: The object that creates the requests' contexts and keeps their runs.
         now: Returns seconds that never decrease.
     """
 
@@ -67,12 +68,13 @@ class OpenRequests:
         objective: Objective | None,
         asked: Objective | None,
     ) -> OpenRequest:
-        """Return the request of a call that begins; :meth:`end_call` must follow.
+        """Return the request to which a new call belongs, and count the call as in progress; :meth:`end_call` must
+        follow.
 
         Args:
             name: the request's name.
-            is_named: Whether the caller has named it, so that other calls may belong to it; otherwise the request has only this
-                call.
+            is_named: Whether the caller has named the request, so that other calls may belong to it; otherwise the
+                request has only this call.
             caller: the caller; equal names of different callers are different requests.
             configurable: facts about the caller, which the run's settings contain.
             objective: the objective of a new request.

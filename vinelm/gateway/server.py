@@ -22,7 +22,7 @@ GRACE_S = 30
 
 
 def serve(gateway: Gateway, host: str, port: int, *, on_listening: Callable[[str], None], limits: HttpLimits = LIMITS) -> None:
-    """Serve until SIGINT or SIGTERM, then finish calls in flight. Must run in the main thread.
+    """Serve the gateway over HTTP until SIGINT or SIGTERM, then finish calls in flight. Must run in the main thread.
 
     Args:
         gateway: The gateway to serve.
@@ -51,7 +51,7 @@ def serve(gateway: Gateway, host: str, port: int, *, on_listening: Callable[[str
 
 
 def server_config(gateway: Any, limits: HttpLimits) -> uvicorn.Config:
-    """Return uvicorn's settings for an application with these limits."""
+    """Return uvicorn's settings for serving the application ``gateway`` within ``limits``."""
     return uvicorn.Config(
         gateway,
         http=bounded_protocol(limits, error_body),

@@ -1,4 +1,4 @@
-"""Makes calls to models that use the client's format, so that the body and the answer are passed on unchanged."""
+"""Makes calls to models that use the client's format, so that the body and the answer can be passed on unchanged."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class WireRequest(ModelRequest):
 
     Attributes:
         body: the body's JSON.
-        text: all text in the body.
-        added: settings that the gateway added, and may remove again.
+        text: the body as JSON text.
+        added: the names of settings that the gateway added, and may remove again.
         is_own: whether the client named this model.
     """
 
@@ -55,7 +55,7 @@ class WireRequest(ModelRequest):
 
     @property
     def prompt(self) -> str:
-        """All text that is sent, from which the call's maximum cost is calculated."""
+        """The body as JSON text, from which the call's maximum cost is calculated."""
         return self.text
 
 
@@ -69,7 +69,7 @@ def wire_request(
     is_capped: bool,
     refused: Collection[str] = (),
 ) -> WireRequest:
-    """Return a client's body for the model, with only the necessary changes.
+    """Return a client's body as it is sent to the model, with only the necessary changes.
 
     Args:
         form: the format of the body.
@@ -154,7 +154,7 @@ def refuse_billed_apart(asked: Mapping[str, Any]) -> None:
 
 
 class WireRefusal(Exception):
-    """A provider's error response, as an exception with the attributes from which the kind of failure is determined."""
+    """A provider's error response as an exception, with the attributes by which failures are classified."""
 
     def __init__(self, status: int | None, body: Any, response: Any) -> None:
         super().__init__()
@@ -172,8 +172,8 @@ class UpstreamAnswer(NamedTuple):
 class Upstream:
     """Sends requests to the providers' servers.
 
-    What all requests to an address have in common is built once, because that takes two thirds of the time to build a
-    request.
+    The part that all requests to an address have in common is built once, because it takes two thirds of the time to
+    build a request.
 
     Args:
         client: The HTTP client.
@@ -211,19 +211,20 @@ class Upstream:
 
 
 class WireSender:
-    """Makes the attempt of one call; a :class:`~vinelm.backends.remote.provider.Sends`.
+    """Sends one call to a provider and reads the answer, once per attempt; a
+    :class:`~vinelm.backends.remote.provider.Sends`.
 
     Args:
         http: sends the request.
         provider: gives the address of a replica if the model's catalog entry names a group of replicas.
-        binding: (the chat model of the catalog entry, which also records which settings the model refuses; the entry's
-            address).
+        binding: the pair (the chat model of the catalog entry, the entry's address). The chat model also records which
+            settings the model refuses.
         form: the format of the call.
         hides_usage: whether the usage is removed from the client's stream.
 
     Attributes:
         answer: the answer so far.
-        upstream: the whole answer or the error response; None for a stream, and before it has arrived.
+        upstream: the provider's whole answer or its error response; None for a stream, and before one has arrived.
     """
 
     def __init__(
@@ -244,11 +245,13 @@ class WireSender:
         return self
 
     def send(self, entry: Model, request: ModelRequest) -> NoReturn:
-        """Raise an error, because the gateway's calls are coroutines."""
+        """Raise ``NotImplementedError``: the gateway only makes asynchronous calls (:meth:`asend`)."""
         raise NotImplementedError
 
     async def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Any]:
-        """Make the attempt, which times out after the entry's ``timeout_s``."""
+        """Send the call and yield the pieces of the answer; raise an error if it takes longer than the entry's
+        ``timeout_s``.
+        """
         assert isinstance(request, WireRequest)
         until = asyncio.get_running_loop().time() + entry.timeout_s
         try:
@@ -327,7 +330,9 @@ class WireSender:
 
 
 def _shown(data: bytes, plain: Any) -> bytes:
-    """Return an event for the client, without account names, which failure events may contain."""
+    """Return the bytes of an event for the client. Keys and account numbers are removed from failure events, which may
+    contain them.
+    """
     kind = plain.get("type") if isinstance(plain, dict) else None
     if kind not in ("error", "response.failed"):
         return data
@@ -344,5 +349,5 @@ def cleaned(plain: Any) -> Any:
 
 
 def address_of(provider: Provider, model: Model, form: Form) -> ChatAddress | None:
-    """Return the address at which a model directly serves calls in this format; None if the model does not."""
+    """Return the address at which a model serves calls in this format without translation; None if it does not."""
     return provider.wire(entries_of(model)[0], form.path)

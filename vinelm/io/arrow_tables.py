@@ -21,7 +21,7 @@ def read_parquet(path: Path, *, called: str = "table") -> Iterator[tuple[int, di
 
     Args:
         path: The file.
-        called: The file's name in errors.
+        called: What errors call the file, such as ``table``.
 
     Raises:
         DatasetError: The file is not Parquet, or damaged.
@@ -33,8 +33,8 @@ def read_parquet(path: Path, *, called: str = "table") -> Iterator[tuple[int, di
 
 
 def read_arrow(path: Path, *, called: str = "table") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of an Arrow IPC stream or file. Takes the same arguments and raises the same errors as
-    :func:`read_parquet`.
+    """Yield (number, row) of each row of an Arrow IPC stream or file. Takes the same arguments and raises the same
+    errors as :func:`read_parquet`.
     """
     arrow, _ = _pyarrow(path)
     with _translated(arrow, path, called), arrow.memory_map(str(path)) as source:
@@ -80,7 +80,8 @@ def write_parquet(
 
     Args:
         path: the file to write.
-        columns: name to type: ``string``, ``list`` (of strings), ``bool``, ``int`` or ``float``.
+        columns: the type of each column, by column name: ``string``, ``list`` (of strings), ``bool``, ``int`` or
+            ``float``.
         rows: one sequence of values per row, in the order of ``columns``.
         notes: text for the file's metadata, by key.
         shown_as: the path that errors name.

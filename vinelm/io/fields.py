@@ -35,7 +35,7 @@ def as_text(value: Any) -> str:
 
 def as_flag(value: Any, column: str, where: str) -> bool:
     """Return True for 1, true and yes, and False for 0, false and no, in upper or lower case; raise
-    :class:`DatasetError` for others.
+    :class:`DatasetError` for other values.
     """
     try:
         return _FLAGS[str(value).strip().lower()]
@@ -45,7 +45,7 @@ def as_flag(value: Any, column: str, where: str) -> bool:
 
 def as_score(value: Any, column: str, where: str) -> bool | float:
     """Return a bool for the values of :func:`as_flag`, and any other number in [0, 1] as a float; raise
-    :class:`DatasetError` for others.
+    :class:`DatasetError` for other values.
     """
     known = _FLAGS.get(str(value).strip().lower())
     if known is not None:
@@ -68,7 +68,9 @@ def as_number(value: Any, column: str, where: str) -> float:
 
 
 def as_amount(value: Any, column: str, where: str) -> float:
-    """Return the value as a finite number >= 0, such as dollars or seconds; raise :class:`DatasetError` for others."""
+    """Return the value as a finite number >= 0, such as dollars or seconds; raise :class:`DatasetError` for other
+    values.
+    """
     try:
         amount = float(value)
     except (ValueError, TypeError):
@@ -79,7 +81,7 @@ def as_amount(value: Any, column: str, where: str) -> float:
 
 
 def as_count(value: Any, column: str, where: str, *, least: int = 0) -> int:
-    """Return the value as a whole number >= ``least``; raise :class:`DatasetError` for others."""
+    """Return the value as a whole number >= ``least``; raise :class:`DatasetError` for other values."""
     number = as_number(value, column, where)
     if not number.is_integer() or number < least:
         raise DatasetError(f"{where}: {column} is {value!r}: it must be a whole number >= {least}")
@@ -87,7 +89,7 @@ def as_count(value: Any, column: str, where: str, *, least: int = 0) -> int:
 
 
 def json_in(value: Any) -> Any:
-    """Return a text that is a JSON object, list or string parsed, and any other value unchanged."""
+    """Return ``value`` parsed if it is text with a JSON object, list or string; return any other value unchanged."""
     if isinstance(value, str) and value[:1] in ("{", "[", '"'):
         try:
             return json.loads(value)

@@ -1,4 +1,4 @@
-"""Describes files of the wrong type for errors, and suggests a similar path if a file is missing."""
+"""For error messages: describes files of the wrong type, and suggests a similar path if a file is missing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def _has_table(database: Path, name: str) -> bool:
 
 
 def instead_of(path: str | Path, wanted: str, made_by: str) -> str | None:
-    """Return the end of an error message if a file has a known type other than the expected type; None otherwise.
+    """Return text such as ``this is a store, not a trie file: ...`` if a file has a known type other than ``wanted``;
+    otherwise None.
 
     Args:
         path: The file.
@@ -82,7 +83,9 @@ def instead_of(path: str | Path, wanted: str, made_by: str) -> str | None:
 
 
 def near(path: str | Path) -> str:
-    """Return `` (did you mean runs/app.db?)`` or `` (there is no folder runs)`` for a missing path, or ""."""
+    """Return a hint about a missing path, such as `` (did you mean runs/app.db?)`` or `` (there is no folder runs)``;
+    "" without a hint.
+    """
     path = Path(path)
     folder = path.parent
     with suppress(OSError, ValueError):
@@ -97,7 +100,7 @@ def near(path: str | Path) -> str:
 
 
 def unread(path: str | Path, error: Exception) -> str:
-    """Return the reason why a file cannot be read, without its name."""
+    """Return the reason why reading a file failed with ``error``, as text without the file's name."""
     if isinstance(error, FileNotFoundError):
         return f"no such file{near(path)}"
     if isinstance(error, IsADirectoryError):

@@ -1,4 +1,4 @@
-"""Limits the time for importing an owner's code, which might otherwise never return."""
+"""Limits the time for importing the user's code, which might otherwise never return."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ USUAL_S = 120.0
 
 @contextmanager
 def import_limited(what: str, place: Callable[[], str] = str) -> Iterator[None]:
-    """Raise an error if the block takes longer than the time limit for imports; see
+    """Raise an error if the ``with`` block takes longer than the time limit for imports; see
     :func:`~vinelm.io.operating_system.ended_after`.
 
     Args:
-        what: The block's work, for the message: ``importing 'app'``.
-        place: Called when the time is over; returns the line of code that is running then, as ``" (at app.py:7)"``.
+        what: What the block does, for the error message, such as ``importing 'app'``.
+        place: Called when the time is over; returns text such as ``" (at app.py:7)"`` with the line of code that is
+            running then.
 
     Raises:
         ConfigError: The environment variable ``VINELM_IMPORT_LIMIT_S`` is not a valid time.

@@ -1,6 +1,7 @@
-"""Differences between operating systems: processes, signals, locks. All such calls of VineLM are here or in
-``vinelm.profiler.isolation``, which is used only if :func:`can_fork` is true. Importing this module works on every
-system.
+"""Hides differences between operating systems: processes, signals, locks.
+
+All such calls of VineLM are here or in ``vinelm.profiler.isolation``, which is used only if :func:`can_fork` is true.
+Importing this module works on every system.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def can_fork() -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process with this id exists. The result is always True on Windows, where the check would end the
-    process.
+    """Return whether a process with this id exists. On Windows the result is always True, because checking would end
+    the process there.
     """
     if sys.platform == "win32" or not hasattr(os, "killpg"):
         return True
@@ -81,7 +82,8 @@ def lock(descriptor: int, *, is_shared: bool = False) -> bool:
 
 
 def apart(inherited: int) -> dict[str, Any]:
-    """Return arguments of ``subprocess.Popen`` for a process that inherits an open file and ignores Ctrl-C on the terminal.
+    """Return keyword arguments of ``subprocess.Popen`` with which the child inherits an open file and ignores Ctrl-C on
+    the terminal.
 
     Args:
         inherited: descriptor of the inherited file.
@@ -93,13 +95,13 @@ def apart(inherited: int) -> dict[str, Any]:
 
 
 def signal_self(number: int) -> None:
-    """Send this process a signal that wakes its main thread; callable from any thread."""
+    """Send this process the signal ``number``, which wakes its main thread. May be called from any thread."""
     os.kill(os.getpid(), number)
 
 
 def die_with_parent() -> None:
-    """On Linux, let the kernel kill this process when its parent dies. On other systems only a closed socket reveals the
-    parent's death.
+    """On Linux, let the kernel kill this process when its parent dies. Does nothing on other systems, where a process
+    learns of its parent's death only from a closed socket.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -107,7 +109,8 @@ def die_with_parent() -> None:
 
 @contextmanager
 def ended_after(seconds: float, error: Callable[[], BaseException]) -> Iterator[None]:
-    """Raise an error in the block if the block takes too long. If the block catches the error, raise it again every second.
+    """Raise the result of ``error`` inside the ``with`` block if the block takes more than ``seconds``. If the block
+    catches it, raise it again every second.
 
     Works only in the main thread and on systems with timers (not Windows). Elsewhere the time is not limited. A block that
     waits in C code is not limited either, because Python does not see signals there.
@@ -130,8 +133,8 @@ def ended_after(seconds: float, error: Callable[[], BaseException]) -> Iterator[
 
 
 def limit_process(memory_mb: int) -> None:
-    """Disable core files, and limit this process's memory to the currently mapped memory plus ``memory_mb`` MiB. 0 means no
-    limit. The limit works only on Linux.
+    """Disable core dumps, and limit this process's memory to what it has now plus ``memory_mb`` MiB. With 0, memory is
+    not limited. The limit works only on Linux.
     """
     if resource is None:
         return
@@ -144,7 +147,7 @@ def limit_process(memory_mb: int) -> None:
 
 
 def kill_group(pid: int, number: int) -> None:
-    """Send the signal ``number`` to the process group ``pid``, if it still exists."""
+    """Send the signal ``number`` to the process group ``pid``; do nothing if the group no longer exists."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
@@ -153,8 +156,8 @@ def reaped(pid: int) -> int | None:
     """Return the exit code of a child process that leads a process group, or None while it runs. A negative code is the number
     of the signal that ended it.
 
-    Also kills processes that the child left running in its group. If the system has ``waitid``, this is done before the child's
-    id can be reused.
+    Also kills processes that the child left running in its group. If the system has ``waitid``, they are killed before
+    the child's id can be reused.
     """
     if hasattr(os, "waitid"):
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:

@@ -36,8 +36,8 @@ AGAIN = "Your last reply was not of that form. Reply with one JSON object with t
 
 @dataclass(frozen=True, kw_only=True)
 class LLMJudge:
-    """A scorer that asks a model whether an answer is correct; made by :func:`llm_judge`, whose arguments are its
-    fields. A profile asks the model under its budget; calling the object as a function raises an error.
+    """A scorer that asks a model whether an answer is correct. :func:`llm_judge` makes it, and describes its fields as
+    arguments. Only a profile, which has a budget, asks the model; calling the object as a function raises an error.
     """
 
     model: str | Model
@@ -73,8 +73,8 @@ class LLMJudge:
 
     @property
     def digest(self) -> str:
-        """Hash of everything that determines a verdict apart from the request and the answer: the model, the rubric, the keys
-        and the instructions.
+        """Hash of everything that determines a verdict apart from the request and the answer: the model, the rubric,
+        the names of the keys that the judge sees, and the instructions.
         """
         model = self.model if isinstance(self.model, str) else self.model.model_dump(mode="json", exclude={"price", "price_id"})
         return _hash([model, self.rubric, self.question, self.answer, PROMPT])
@@ -102,8 +102,8 @@ class LLMJudge:
         return self.label is not None and request.has((self.label,))
 
     def truth_of(self, request: Request, state: Mapping[str, Any]) -> bool | None:
-        """Return whether the answer is right according to the label; None without a label. If ``truth`` is None, the texts are
-        compared.
+        """Return whether the answer is right according to the request's label; None without a label. If ``truth`` is
+        None, the texts of answer and label are compared.
         """
         if not self.is_labelled(request):
             return None
@@ -149,11 +149,12 @@ def llm_judge(
         model: A name of the catalog, ``"provider:model"`` whose list price is known, or a :class:`~vinelm.catalog.Model`.
         rubric: What makes an answer correct, in plain words.
         question: Keys of the graph's input that the judge sees; () for all but ``id``. Labels are never among them.
-        answer: Keys of the state that make the answer.
-        label: Key of the requests' rows under which reference answers are stored, if there are any. The judge does not see the
-            reference. Its agreement with these references is measured, and used to correct the estimate.
-        truth: ``truth(request, state)`` returns whether the answer of a request with a label is right; None compares the texts,
-            without regard to case and spacing. Must not spend money.
+        answer: Keys of the graph's state that contain the answer.
+        label: Key of the requests' rows under which reference answers are stored, if there are any. The judge does not
+            see the reference. The judge's agreement with these references is measured, and used to correct the
+            estimate.
+        truth: ``truth(request, state)`` returns whether the answer of a request with a label is right; None compares
+            the texts of answer and label, ignoring case and spacing. Must not spend money.
         attempts: Maximum number of times that the judge is asked about an answer, >= 1.
 
     Raises:

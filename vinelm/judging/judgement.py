@@ -16,14 +16,14 @@ _FENCE = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict of a judge, and of the label, on the answer after one call.
+    """The verdict of a judge (a model) on the answer after one call, and the verdict of the label if there is one.
 
     Attributes:
         judge: Hash of the judge's model, rubric and keys.
         asked: Hash of the judge's model and its prompt, which contains question and answer.
         correct: Whether the judge considers the answer right; None without a verdict.
         truth: Whether the answer is right according to the request's label; None without a label.
-        label: Hash of the label and of the way in which answers are compared with it; None without a label.
+        label: Hash of the label and of the method that compares answers with it; None without a label.
         model: Name of the judge's model.
         cost_usd: Cost of the judge's calls in dollars, >= 0; 0 if an equal question had been asked before.
         calls: Number of the judge's calls.
@@ -49,15 +49,16 @@ class Judgement:
         return self.detail == REFUSED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the class's arguments as plain JSON types."""
+        """Return the fields as plain JSON types."""
         return asdict(self)
 
 
 def verdict_of(reply: str) -> bool | None:
-    """Parse the verdict in a judge's reply: one JSON object with ``correct`` true or false, and perhaps a ``reason``.
+    """Return the verdict in a judge's reply, which must be one JSON object with ``correct`` true or false, and perhaps
+    a ``reason``.
 
-    Return None for any other reply, such as one with surrounding text, other keys, a repeated key, or a ``correct`` of another
-    type.
+    The result is None for any other reply, such as one with surrounding text, other keys, a repeated key, or a
+    ``correct`` of another type.
     """
     text = reply.strip()
     fenced = _FENCE.fullmatch(text)

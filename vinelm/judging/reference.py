@@ -1,4 +1,4 @@
-"""A workflow's scorer that uses answers of the current setup as references for requests without labels."""
+"""A workflow's scorer that uses the answers of the current setup as references for requests without labels."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ class ComparesAnswers(Protocol):
         """Return whether the two answers are the same."""
 
     def audit(self, recorded: Sequence[Mapping[str, Any]]) -> float:
-        """Return the share of equal answers that people are also asked to compare, given the current setup's recorded
-        answers.
+        """Return the share, in [0, 1], of answers counted as equal that people are asked to compare nevertheless.
+        ``recorded`` are the current setup's answers.
 
-        It is above 0 if answers that count as equal may differ in score.
+        The share is above 0 if answers that count as equal may have different scores.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class AsToday:
-    """The scorer of a workflow that has requests without labels. Made by ``vinelm.as_today``.
+    """The scorer of a workflow with requests without labels, whose answers are compared with the current setup's. Made
+    by ``vinelm.as_today``.
 
     Attributes:
-        answer: ``answer(state)`` returns the answer in a final state. None uses the workflow's ``answer`` keys to select the
-            answer.
+        answer: ``answer(state)`` returns the answer in a final state of the graph. None means that the workflow's
+            ``answer`` keys select it.
         same: Returns whether two answers are the same.
         score: Scores answers to requests with a label; None if no request has a label.
         labels: The keys of a request's row whose values form the label. A request that lacks one of these keys has no label.
@@ -53,7 +54,7 @@ class AsToday:
             raise WorkflowError("as_today: score= and labels= go together: which keys of a row score(request, state) reads")
 
     def __call__(self, request: Request, state: Mapping[str, Any]) -> bool | float:
-        """Score a request with a label.
+        """Return the score of the answer in ``state`` to a request with a label.
 
         Raises:
             WorkflowError: The request has no label. Only a profile can compare its answer with the current setup.
@@ -67,7 +68,7 @@ class AsToday:
         return bool(self.labels) and request.has(self.labels)
 
     def text(self, state: Mapping[str, Any]) -> str | None:
-        """Return the answer in a state as canonical JSON. None if ``answer`` is None, so that the workflow's own
-        ``answer`` keys select it.
+        """Return the answer in a state as canonical JSON text. The result is None if ``answer`` is None: the workflow's
+        ``answer`` keys then select the answer.
         """
         return None if self.answer is None else canonical(self.answer(state))

@@ -1,6 +1,4 @@
-"""Spending caps: which calls may be made, what is charged until a call's cost is known, and cost limits that adapt to real
-spending.
-"""
+"""Spending caps: decides which calls may be made and what they are charged, and adapts cost limits to real spending."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -36,7 +36,8 @@ class BoundPermit:
 
 
 class BoundGuard:
-    """Authorizes calls through ``guard`` until the guard fails, and afterwards by an account that this object keeps.
+    """Authorizes calls by ``guard`` until the guard fails, and from then on by an account of the spending that this
+    object keeps.
 
     A :class:`~vinelm.requests.protocols.CallGuard`. The account counts every call that this object has authorized, at
     its maximum cost until it is settled. After the guard's first failure only the account decides, so the cap still
@@ -45,8 +46,8 @@ class BoundGuard:
     Args:
         guard: the guard; None if it could not be created.
         limit_usd: the cap in dollars; None if it is unknown.
-        on_failure: called as ``on_failure(what, error)`` when the guard fails; ``what`` names the failed call of the
-            guard.
+        on_failure: called as ``on_failure(what, error)`` when the guard fails; ``what`` names the guard's method that
+            failed.
     """
 
     __slots__ = ("_guard", "_limit_usd", "_lock", "_on_failure", "_open", "_used_usd")
@@ -60,7 +61,7 @@ class BoundGuard:
         self._lock = Lock()
 
     def authorize(self, upper_usd: float) -> BoundPermit:
-        """Reserve ``upper_usd`` dollars for a call, its maximum cost.
+        """Reserve ``upper_usd`` dollars, the maximum cost of a call, and return the call's permit.
 
         Raises:
             CallRefused: the limit does not allow the call, or can no longer be checked; the call must not be made.
@@ -72,7 +73,7 @@ class BoundGuard:
         return self._own(permit, upper_usd)
 
     async def aauthorize(self, upper_usd: float) -> BoundPermit:
-        """Reserve ``upper_usd`` dollars as :meth:`authorize` does, without blocking the event loop while the guard waits."""
+        """Do the same as :meth:`authorize`, without blocking the event loop while the guard waits."""
         permit: CallPermit | None = None
         if self._guard is not None:
             with self._surviving("guard.authorize", may_refuse=True):
@@ -81,12 +82,12 @@ class BoundGuard:
 
     @contextmanager
     def _surviving(self, what: str, *, may_refuse: bool) -> Iterator[None]:
-        """Use only this object's account from now on if the guard fails inside the block.
+        """If the guard fails inside the ``with`` block, stop using it: from then on only this object's account decides.
 
         Args:
             what: The name of the guard's method, for ``on_failure``.
-            may_refuse: Whether :class:`CallRefused` is raised, because a call asks for money; otherwise it counts as a
-                failure.
+            may_refuse: Whether a :class:`CallRefused` is the guard's regular answer, which is raised; otherwise it
+                counts as a failure of the guard.
         """
         try:
             yield
@@ -99,8 +100,8 @@ class BoundGuard:
     def _own(self, permit: CallPermit | None, upper_usd: float) -> BoundPermit:
         """Count a call at its maximum cost in this object's account, and return the call's permit.
 
-        ``permit`` is the guard's permit; None if there is no guard any more. With None, raise :class:`CallRefused` if
-        the call does not fit into the limit.
+        ``permit`` is the guard's permit. None means that there is no working guard; then :class:`CallRefused` is raised
+        if the call does not fit into the limit.
         """
         with self._lock:
             if permit is None:
@@ -111,8 +112,8 @@ class BoundGuard:
         return own
 
     def add_inherited(self, usd: float | None) -> None:
-        """Add the dollars that another process spent on the request to the account. None means unknown: without the
-        guard, calls are refused.
+        """Add to the account the dollars that another process has spent on the request. None means that they are
+        unknown: if the guard fails, calls are then refused.
         """
         with self._lock:
             if usd is None:
@@ -155,8 +156,8 @@ class BoundGuard:
 def with_account(
     guard: CallGuard | None, account: CallGuard | None, note: Callable[[str, BaseException], None] | None
 ) -> CallGuard | None:
-    """Return a guard that asks the shared account and then the run's own guard, and authorizes a call only if both do;
-    None if both are None.
+    """Return a guard that authorizes a call only if both the shared account and the run's own guard do; None if both
+    are None.
 
     If the account fails, the run's further calls are refused, because only the account knows the spending of other
     requests.
@@ -164,8 +165,8 @@ def with_account(
     Args:
         guard: the run's own guard; None without one.
         account: the account that several requests share; None without one.
-        note: called as ``note(what, error)`` when a guard fails: the failed method's name, and the error. None raises
-            the error instead.
+        note: called as ``note(what, error)`` when a guard fails, with the failed method's name and the error. If None,
+            the error is raised instead.
     """
     if account is None:
         return guard

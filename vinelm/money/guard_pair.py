@@ -24,7 +24,9 @@ async def aauthorized(guard: CallGuard, upper_usd: float) -> CallPermit:
 
 
 class PairPermit:
-    """The permit of one call that both guards have authorized; see :class:`vinelm.requests.protocols.CallPermit`."""
+    """The permit of one call that both guards of a :class:`GuardPair` have authorized; see
+    :class:`vinelm.requests.protocols.CallPermit`.
+    """
 
     __slots__ = ("_permits",)
 
@@ -49,8 +51,8 @@ class PairPermit:
 
 
 class GuardPair:
-    """Authorizes calls that two guards both authorize; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe if the two
-    guards are.
+    """Authorizes a call only if two guards both do; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe if the
+    two guards are.
 
     Args:
         account: the guard that is asked first.
@@ -63,7 +65,7 @@ class GuardPair:
         self._account, self._guard = account, guard
 
     def authorize(self, upper_usd: float) -> PairPermit:
-        """Reserve ``upper_usd`` dollars, the call's maximum cost, with both guards.
+        """Reserve ``upper_usd`` dollars, the call's maximum cost, with both guards, and return the call's permit.
 
         Raises:
             CallRefused: one of the guards does not allow the call.
@@ -75,7 +77,7 @@ class GuardPair:
                 return PairPermit(first, second)
 
     async def aauthorize(self, upper_usd: float) -> PairPermit:
-        """Reserve ``upper_usd`` dollars as :meth:`authorize` does, without blocking the event loop."""
+        """Do the same as :meth:`authorize`, without blocking the event loop."""
         first = await aauthorized(self._account, upper_usd)
         with _undoing(first):
             second = await aauthorized(self._guard, upper_usd)
@@ -85,8 +87,8 @@ class GuardPair:
 
 @contextmanager
 def _undoing(permit: CallPermit) -> Iterator[None]:
-    """Cancel the reservation in the account, whose permit is ``permit``, if the block fails, because the call is then
-    not made.
+    """If the ``with`` block fails, cancel the reservation that ``permit`` stands for, because the call is then not
+    made.
     """
     try:
         yield

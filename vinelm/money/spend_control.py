@@ -1,5 +1,6 @@
-"""Corrects limits on the mean cost per request by the real cost of requests, since traffic changes and estimates become
-outdated.
+"""Corrects limits on the mean cost per request by the real cost of the requests.
+
+A correction is needed because traffic changes and estimates become outdated.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class SpendControl:
     """Multiplies an objective's limit on the mean cost per request (``cost_budget="population"``) by a factor that
     follows real spending. Thread-safe.
 
-    The factor is planned divided by real dollars: above 1 if requests cost less than planned. It changes slowly, and
-    within a fixed range. Requests are counted when they begin, dollars when they are spent.
+    The factor is planned dollars divided by real dollars, so it is above 1 if requests cost less than planned. It
+    changes slowly, and within a fixed range. Requests are counted when they begin, dollars when they are spent.
 
     In a fleet all processes share one factor (:meth:`take_counted`, :meth:`follow`).
 
@@ -57,7 +58,7 @@ class SpendControl:
             return self._factor
 
     def begin(self) -> Objective:
-        """Return the objective for the plan of the next request. Its limit is corrected."""
+        """Return the objective, with its corrected limit, for the plan of the next request."""
         with self._lock:
             if not self._is_led and self._since >= EVERY and self._planned_usd > 0.0 and self._spent_usd > 0.0:
                 self._correct()
@@ -88,7 +89,7 @@ class SpendControl:
             return requests, planned_usd, spent_usd
 
     def follow(self, factor: float | None) -> None:
-        """Use this factor, which another process has computed, until the next call of this method.
+        """Use ``factor``, which another process has computed, until the next call of this method.
 
         None means that this process computes the factor again.
         """

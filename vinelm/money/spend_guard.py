@@ -1,5 +1,6 @@
-"""A spending limit that is enforced for each call. The call's maximum cost is reserved before the call, and replaced by the
-real cost afterwards.
+"""A spending limit that is enforced for each call.
+
+The call's maximum cost is reserved before the call, and replaced by the real cost afterwards.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class SpendPermit:
     """The permit of one call that a :class:`SpendGuard` has authorized. It is settled exactly once; see
     :class:`vinelm.requests.protocols.CallPermit`.
 
-    A context manager. The permit is closed when the block ends.
+    It can be used in a ``with`` statement, which closes the permit at the end of the block.
     """
 
     __slots__ = ("_guard", "upper_usd")
@@ -38,7 +39,9 @@ class SpendPermit:
         self._guard._settle(self, usage)
 
     def close(self) -> None:
-        """Charge the call's maximum cost, unless the call is already settled. Its real cost is then unknown."""
+        """Charge the call's maximum cost, because its real cost is unknown. Has no effect if the call is already
+        settled.
+        """
         self._guard._settle(self, None)
 
     def __enter__(self) -> SpendPermit:
@@ -53,9 +56,9 @@ class SpendGuard:
 
     A call is authorized only if everything spent, everything reserved for calls in flight and the call's own maximum
     cost together stay within the limit. So the limit is exceeded only if a call costs more than its stated maximum.
-    Spending is what others spent before (:meth:`add_inherited`) plus what was spent under this guard. The latter is the
-    cost of its settled calls or the recorded total (:meth:`note_recorded`), whichever is larger, since a backend may
-    report usage without asking a guard.
+    Spending is what others spent before (:meth:`add_inherited`) plus what was spent under this guard. The second part
+    is the cost of the settled calls or the recorded total (:meth:`note_recorded`), whichever is larger, because a
+    backend may make calls without asking the guard.
 
     Args:
         limit_usd: the spending limit in dollars, at least 0.
@@ -76,7 +79,7 @@ class SpendGuard:
 
     @property
     def spent_usd(self) -> float:
-        """The dollars spent under this guard and, before, by others; reservations are not included."""
+        """The dollars spent so far, under this guard and earlier by others; reservations are not included."""
         return self._inherited_usd + max(self.settled_usd, self._recorded_usd)
 
     @property
@@ -91,11 +94,12 @@ class SpendGuard:
         return math.fsum(permit.upper_usd for permit in self._open)
 
     def authorize(self, upper_usd: float) -> SpendPermit:
-        """Reserve ``upper_usd`` dollars for a call, its maximum cost. Calls that are :data:`OWED` are never refused.
+        """Reserve ``upper_usd`` dollars, the maximum cost of a call, and return the call's permit. While the context
+        variable :data:`OWED` is true, the limit refuses no call.
 
         Raises:
-            CallRefused: the limit does not allow the call, so the call must not be made. Or this process is a fork of the
-                process that counts, since each fork would spend the whole limit again.
+            CallRefused: the limit does not allow the call, so it must not be made. Also raised in a process forked from
+                the one that created this guard, since each fork could spend the whole limit again.
         """
         if os.getpid() != self._pid:  # before taking the lock, which another thread may have held during the fork
             raise CallRefused(IN_FORK)
@@ -129,7 +133,7 @@ class SpendGuard:
         """Raise the dollars spent under this guard to at least ``total_usd``, the recorded cost of all its calls so
         far.
 
-        So calls that a backend made without a permit count, too.
+        Calls that a backend made without a permit are thus counted, too.
         """
         with self._lock:
             self._recorded_usd = max(self._recorded_usd, total_usd)

@@ -1,7 +1,7 @@
-"""Compares a server's report with the prompt: the minimum possible number of tokens, and how long a cache keeps the prompt.
+"""Checks whether the token counts that a server states are possible, and for how long a prompt is to be cached.
 
-Costs are computed from counts that the server states. If counts are impossible for the prompt, the call's maximum cost is
-charged. A fact that the server does not state is taken from the prompt.
+Costs are computed from the counts that the server states. If these are impossible for the prompt, the call's maximum
+cost is charged. A fact that the server does not state is taken from the prompt.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ _MARKS = ("cache_control", "cachePoint", "cache_point")
 
 
 def is_too_few(tokens: int, *texts: str) -> bool:
-    """Return whether ``tokens`` is below the smallest number of tokens of which these texts can consist."""
+    """Return whether ``tokens`` is smaller than the smallest possible number of tokens of these texts."""
     most = MOST_CHARS * tokens + SPARED_CHARS if tokens else 0
     return sum(map(len, texts)) > most and sum(len(_RUN.sub(r"\1", text)) for text in texts) > most
 
 
 def texts_of(messages: Iterable[Any]) -> list[str]:
-    """Return the text of each message, without parts that are counted differently: images, files, tools, hidden reasoning."""
+    """Return the text of each message, without the parts whose tokens are counted differently: images, files, tools,
+    hidden reasoning.
+    """
     return [str(message.text) for message in messages]
 
 
 def asks_for_an_hour(asked: Any) -> bool:
     """Return whether a request asks to keep a part of its prompt in a cache for an hour.
 
-    ``asked``: The request in any provider's format, or messages: mappings, sequences and objects with ``content``.
+    ``asked`` is the request in any provider's format, or its messages: mappings, sequences and objects with
+    ``content``.
     """
     if isinstance(asked, Mapping):
         marks = (asked.get(key) for key in _MARKS)

@@ -1,4 +1,4 @@
-"""Plans over an annotated trie: the decision graph, and the fixed plans that a planner has to beat."""
+"""Plans over an annotated trie: contingent plans, fixed plans (one model per stage), and predictions of accuracy."""
 
 import lazy_loader as lazy
 

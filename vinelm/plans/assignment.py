@@ -45,8 +45,8 @@ class Assignment(Generic[Part]):
 
 
 class KeptAssigned(TypedDict, total=False):
-    """The fields of an :class:`Assigned` that are stored with a request's path, since another process could assign
-    differently.
+    """The fields of an :class:`Assigned` that are stored with a request's path, because another process could make
+    another assignment.
     """
 
     is_plan: bool
@@ -58,9 +58,10 @@ class Assigned(NamedTuple):
 
     Attributes:
         is_plan: whether the request runs the plan; False means the current setup.
-        bound: if requests are divided between two plans, the limit of the objective that leads to this request's plan
+        bound: if requests are divided between two plans, the objective's limit with which this request is planned
             (:meth:`~vinelm.objective.Objective.drawn`); None means the objective's own limit.
-        is_trial: whether a canary made the assignment, which then holds for all runs of the request.
+        is_trial: whether a canary (a trial of the plan on some requests) made the assignment, which then holds for all
+            runs of the request.
     """
 
     is_plan: bool = True

@@ -13,13 +13,13 @@ from vinelm.trie.arrays import FloatArray
 
 
 class Figures(NamedTuple):
-    """The figures of a plan.
+    """The expected accuracy, cost and latency of a plan.
 
     Attributes:
         accuracy: Expected share of right answers.
         cost_usd: Dollars per request.
         longest_s: Seconds of the longest possible path of a request, without waiting for busy servers (zero load).
-        expected_s: Expected seconds per request at zero load.
+        expected_s: Expected seconds per request, likewise at zero load.
     """
 
     accuracy: float
@@ -29,7 +29,7 @@ class Figures(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """Standard errors of the accuracy and of the dollars per request; None if the trie has none.
+    """Standard errors of a plan's accuracy and dollars per request; None if the trie has none.
 
     ``by_fit`` has the expected accuracy according to each fit of the trie to resampled requests, shape (fits,); None
     without such fits.
@@ -62,7 +62,7 @@ class Expected(ABC):
         """Standard errors of accuracy and cost.
 
         If every plan has fits to resampled requests, the error of the accuracy follows from them. Otherwise the errors
-        are upper bounds, as if those of the plans were fully correlated.
+        are upper bounds, computed as if the plans' errors were fully correlated.
         """
         parts = [(share, part.errors) for share, part in self.parts]
         if any(errors.by_fit is None for _, errors in parts):
@@ -98,12 +98,12 @@ class Expected(ABC):
 
     @property
     def path_latency_s(self) -> float:
-        """Seconds of the longest possible path through the plan, at zero load."""
+        """Seconds of the longest possible path through the plan if no server is busy."""
         return self.figures.longest_s
 
     @property
     def expected_latency_s(self) -> float:
-        """Expected seconds per request, at zero load."""
+        """Expected seconds per request if no server is busy."""
         return self.figures.expected_s
 
     @property
@@ -133,7 +133,8 @@ class Expected(ABC):
 
 
 def mean_of(parts: Sequence[tuple[float, Any]], value: Callable[[Any], float | None]) -> float | None:
-    """Return the mean of ``value(part)`` over the parts, weighted by their shares; None if it is None for some part.
+    """Return the mean of ``value(part)`` over the parts, weighted by their shares; None if ``value`` returns None for
+    some part.
 
     ``parts`` are pairs (share, part).
     """

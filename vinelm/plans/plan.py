@@ -21,22 +21,24 @@ _DEEPEST = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The model to run after each history of a request, given the branch that the application takes.
+    """A contingent plan: which model to run after each history of a request and each branch that the application may
+    take.
 
-    The graph has a position for each history and, after it, a group of edges for each branch. An edge stands for a
-    model, and a choice is the index of an edge, or a negative number if the request ends. The figures apply to requests
-    that continue from ``start``; with the root as start, to every request. They are computed on first use.
+    The graph has a position for each history and, after the position, a group of edges for each branch. Each edge of a
+    group stands for a model. The plan's choice for a group is the index of one of its edges, or a negative number if
+    the request ends. The figures apply to requests that continue from ``start``; if this is the root, to every request.
+    They are computed on first use.
 
-    If the trie has rates by difficulty, accuracy and cost from the root take into account how difficult the requests
-    are that the plan leads to each node. Otherwise the requests at each node are assumed to be like the profiled
-    requests.
+    If the trie has separate rates for easier and harder requests, accuracy and cost from the root take into account how
+    difficult the requests at each node are under the plan. Otherwise the requests at each node are assumed to be like
+    the profiled requests.
 
     If histories are merged and a limit holds for each request, the plan's choice at a node also depends on the time and
     money left. :attr:`choice` then holds the choices for a request whose calls have average cost and latency.
 
     Args:
         start: The position that the plan begins at; 0 is the root.
-        first: The choice for each branch at the start, keyed by the branch's group.
+        first: The choice for each branch at the start, keyed by the index of the branch's group.
         below: The choice for each group after the start, as an array over all groups; only those of executed nodes are
             read. May be a function that returns the array, called when a figure is first read.
     """
@@ -48,14 +50,16 @@ class Plan:
 
     @cached_property
     def choice(self) -> Integers:
-        """The choice for each group of the graph, as an array; only those after the start apply."""
+        """The choice for each group of the graph (the index of an edge, or a negative number for the end), as an array.
+        Only the choices after the start apply.
+        """
         return self.below() if callable(self.below) else self.below
 
     # -- what it runs ------------------------------------------------------------------------------------------
 
     @property
     def runs(self) -> BoolArray:
-        """A mask of shape (n + 1,) over the trie's nodes: whether the plan may run the node's call, after its start."""
+        """A mask of shape (n + 1,) over the trie's nodes: whether the plan, from its start on, may run the node's call."""
         runs = np.zeros(len(self.graph.nodes), np.bool_)
         for at, _ in self._levels[1:]:
             runs[self.graph.nodes[at]] = True
@@ -72,8 +76,8 @@ class Plan:
         raise KeyError(stage)
 
     def chosen(self, group: int) -> int:
-        """Return the choice for a group: the index of an edge, or a negative number if the request ends or no model
-        fits the caps.
+        """Return the choice for the group with index ``group``: the index of an edge, or a negative number if the
+        request ends or no model meets the limits.
         """
         return self.first[group] if group in self.first else int(self.choice[group])
 
@@ -93,12 +97,14 @@ class Plan:
 
     @cached_property
     def figures(self) -> Figures:
-        """The expected figures of a request that continues from the start; at the root, of every request."""
+        """The expected accuracy, cost and latency of a request that continues from the start; if this is the root, of
+        every request.
+        """
         return Figures(self.accuracy, self.cost_usd, self.latency_s, self.expected_latency_s)
 
     @cached_property
     def errors(self) -> Errors:
-        """The standard errors of the figures."""
+        """The standard errors of accuracy and cost."""
         return Errors(self.standard_error, self.cost_error_usd, self.right_by_fit)
 
     @property
@@ -108,22 +114,26 @@ class Plan:
 
     @property
     def cost_usd(self) -> float:
-        """Expected cost from the start on, in dollars; at the root including costs before the first call."""
+        """Expected cost from the start on, in dollars. If the start is the root, costs before the first call are
+        included.
+        """
         total = self._at_root(self.graph.annotated.cost_usd)
         return total + sum(share * part._expected(self.graph.cost_usd) for share, part in self._parts)
 
     @property
     def expected_latency_s(self) -> float:
-        """Expected seconds from the start on, at zero load, if the requests at every node are like the profiled requests."""
+        """Expected seconds from the start on if no server is busy, under the assumption that the requests at every node
+        are like the profiled requests.
+        """
         return self._at_root(self.graph.annotated.latency_s) + self._expected(self.graph.latency_s)
 
     @cached_property
     def latency_s(self) -> float:
-        """Seconds of the longest possible history from the start on, at zero load, however unlikely it is."""
+        """Seconds of the longest possible history from the start on, however unlikely, if no server is busy."""
         return self.longest(self.graph.latency_s) + self._at_root(self.graph.annotated.latency_s)
 
     def longest(self, of_edges: FloatArray) -> float:
-        """Return the largest possible sum of amounts over the calls after the start, along any history.
+        """Return the largest sum of amounts that the calls of one history after the start can reach.
 
         ``of_edges`` has the amount of each edge of the graph, such as its seconds.
         """
@@ -131,7 +141,9 @@ class Plan:
 
     @cached_property
     def lost(self) -> float:
-        """Probability that a request reaches a branch where no model meets the caps, and has no answer to return yet."""
+        """Probability that a request reaches a branch where no model meets the limits while it has no answer to return
+        yet.
+        """
         total = sum(float(arms.chance[arms.edge == NOTHING].sum()) for arms in self._arms)
         return total + sum(float(reach @ self.graph.lost[at]) for at, reach in self._levels[1:])
 
@@ -139,12 +151,12 @@ class Plan:
     def standard_error(self) -> float | None:
         """The standard error of :attr:`accuracy`; None if the trie has no standard errors.
 
-        If branches are outcomes, it follows from how the accuracy differs between fits to resampled requests, see
-        :func:`~vinelm.plans.promise.error_between_fits`. From the root on, the errors of the nodes where the plan ends
-        are combined as docs/estimators.md says, if the trie knows the number of its requests. Elsewhere the result is
-        an upper bound on the standard error: the sum of the nodes' errors, as if they were fully correlated, divided by
-        the chance of reaching the start. If histories are merged, the result is
-        :func:`~vinelm.plans.promise.merged_standard_error`.
+        Four cases. If histories are merged, it is :func:`~vinelm.plans.promise.merged_standard_error`. If branches are
+        outcomes of calls (a trie over signals), it is computed from fits to resampled requests by
+        :func:`~vinelm.plans.promise.error_between_fits`. If the plan starts at the root and the trie knows its number
+        of requests, the errors of the nodes where the plan ends are combined by
+        :func:`~vinelm.plans.promise.contingent_standard_error`. Otherwise it is an upper bound: the sum of these nodes'
+        errors, as if they were fully correlated, divided by the chance of reaching the start.
         """
         annotated = self.graph.annotated
         if annotated.trie.is_merged:
@@ -162,9 +174,9 @@ class Plan:
 
     @property
     def cost_error_usd(self) -> float | None:
-        """The standard error of :attr:`cost_usd`, from how the cost differs between fits to resampled requests.
+        """The standard error of :attr:`cost_usd`, computed from fits of the trie to resampled requests.
 
-        None if branches are not outcomes, or the trie has no cost by fit.
+        None unless branches are outcomes of calls (a trie over signals) and the trie has the cost of each fit.
         """
         by_fit = self.graph.cost_by_fit
         if by_fit is None:
@@ -185,7 +197,9 @@ class Plan:
 
     @property
     def mass(self) -> FloatArray:
-        """The probability of each (position, difficulty of the request) under the plan, shape (positions, difficulties)."""
+        """The probability that a request has a certain difficulty and reaches a certain position under the plan, shape
+        (positions, difficulties).
+        """
         found = np.zeros((len(self.graph.nodes), len(self._parts)))
         for column, (share, part) in enumerate(self._parts):
             for at, reach in part._levels:
@@ -221,7 +235,7 @@ class Plan:
 
     @property
     def _reach(self) -> float:
-        """The probability that a request, from the root on, reaches the plan's start and continues there."""
+        """The probability that a request, from its beginning, reaches the plan's start and continues there."""
         graph = self.graph
         return float(graph.annotated.reach[graph.nodes[self.start]] * graph.arm[list(self.first)].sum()) or 1.0
 
@@ -230,7 +244,7 @@ class Plan:
         """The probability that a request ends with a correct answer, according to each fit to resampled requests, shape
         (fits,).
 
-        None if branches are not outcomes.
+        None unless branches are outcomes of calls (a trie over signals) and there are at least two fits.
         """
         known = self.graph.right_by_fit
         if known is None:
@@ -242,8 +256,8 @@ class Plan:
 
     @cached_property
     def ends(self) -> list[int]:
-        """The indices of the trie's nodes at which a request may end, because the plan ends it there or because nothing
-        follows.
+        """The indices of the trie's nodes at which a request may end, because the plan ends it there or because no
+        further call is possible.
         """
         graph, found = self.graph, set()
         for arms in self._arms:
@@ -276,8 +290,8 @@ class Plan:
     def steps(self) -> list[dict[str, Any]]:
         """The plan as nested dicts, one for each branch.
 
-        The keys are ``stage``, ``probability``, ``model`` (None if the request ends) and ``steps``, the branches after
-        it. After the first 10,000 dicts, deeper ``steps`` are empty.
+        The keys are ``stage``, ``probability``, ``model`` (None if the request ends) and ``steps``, the dicts of the
+        branches that may follow. After the first 10,000 dicts, deeper ``steps`` are empty.
         """
         return self._steps(self.start, [_DEEPEST])
 
@@ -361,9 +375,9 @@ class Plan:
         return str(self.graph.annotated.trie.models[self.graph.model[edge]])
 
     def _probability(self, group: int) -> float:
-        """Return the probability that a request at the group's source takes the group's branch.
+        """Return the probability that a request at the position before the group takes the group's branch.
 
-        At the start, it is the probability among the requests that continue.
+        At the plan's start, it is the probability among the requests that continue there.
         """
         if group in self.first:
             return float(self._weights[list(self.first).index(group)])
@@ -378,8 +392,8 @@ class Plan:
 
     @cached_property
     def _parts(self) -> tuple[tuple[float, Plan], ...]:
-        """Pairs (share of the requests, the plan over the rates of one difficulty); (1, this plan) without difficulties
-        or below the root.
+        """Pairs (share of the requests with one difficulty, this plan with the rates of that difficulty). A single pair
+        (1, this plan) if the trie has no difficulties or the start is not the root.
         """
         if self.start or len(self.graph.mixture) == 1:
             return ((1.0, self),)
@@ -414,12 +428,12 @@ class Plan:
 
     @property
     def _levels(self) -> list[tuple[Integers, FloatArray]]:
-        """For each number of calls from 0 on: the positions that a request may be at, and the probability of each."""
+        """Item k: the positions that a request may have reached after k calls, and the probability of each."""
         return self._walk[0]
 
     @property
     def _arms(self) -> list[_Arms]:
-        """For each number of calls from 0 on: the branches that may follow."""
+        """Item k: the branches that may follow after k calls."""
         return self._walk[1]
 
     @cached_property

@@ -1,8 +1,8 @@
 """Predicts a plan's accuracy: the estimate, corrected for having been chosen as the best of many.
 
-The most accurate of many noisy estimates is on average too high (the winner's curse). How much too high is measured when a trie
-is estimated, by choosing on one half of the requests and testing on the other; :class:`SelectionOptimism` is the result, and
-the trie keeps it in ``meta``. docs/estimators.md derives the correction.
+The most accurate of many noisy estimates is on average too high (the winner's curse). This excess, the optimism, is
+measured when a trie is estimated: plans are chosen on one half of the requests and tested on the other. The result is a
+:class:`SelectionOptimism`, which the trie keeps in ``meta``. docs/estimators.md derives the correction.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionOptimism:
-    """The curve of optimism over a plan's cost: how much too high the predicted accuracy is if a plan is chosen on half
-    of the requests.
+    """The optimism as a curve over a plan's cost: how much too high the predicted accuracy is if the plan was chosen on
+    half of the requests.
 
-    A plan on the accuracy-cost frontier is the most accurate of all paths that cost no more, whatever the objective
-    that led to it. So one curve over the cost serves every objective.
+    Whatever the objective, a plan on the frontier of accuracy over cost is the most accurate of all paths that cost no
+    more. So one curve over the cost serves every objective.
 
     Args:
         cost_usd: Expected dollars per request of the plan, ascending.
@@ -56,7 +56,8 @@ class SelectionOptimism:
 
     @classmethod
     def measured(cls, cost_usd: FloatArray, accuracy: FloatArray, advantage: FloatArray | None = None) -> Self:
-        """Return the curve of how much predictions were too high, smoothed over neighbouring costs; never below 0.
+        """Return the curve for measured differences between prediction and test, smoothed over neighbouring costs;
+        never below 0.
 
         Args:
             cost_usd: The costs, ascending.
@@ -75,7 +76,8 @@ class SelectionOptimism:
         )
 
     def or_more(self, other: Self | None) -> Self:
-        """Return the curve with the higher ``accuracy`` of both curves at each cost; this curve if ``other`` is None.
+        """Return a curve that has, at each cost, the higher ``accuracy`` of this curve and ``other``; this curve if
+        ``other`` is None.
 
         ``advantage`` is taken from this curve.
         """
@@ -110,19 +112,20 @@ class SelectionOptimism:
 class Promise:
     """The predicted accuracy of a plan for further requests like the profiled ones. Accuracies are fractions.
 
-    A choice on all data is less optimistic than a choice on half of them, so its optimism lies between 0 and o, that of
-    the half. It is assumed to be uniform in between: o / 2 is subtracted from the estimate, and the variance o^2 / 12
-    widens the interval.
+    The optimism is how much too high an estimate is on average because the plan was chosen as the best. For a choice on
+    all data it is smaller than for a choice on half of the data, o. It is assumed to be uniform between 0 and o: o / 2
+    is subtracted from the estimate, and the variance o^2 / 12 widens the interval.
 
     Args:
         estimate: The estimate that the plan was chosen by.
-        standard_error: The estimate's standard error, without selection; None if the estimator gives none.
+        standard_error: The estimate's standard error, ignoring that the plan was chosen as the best; None if the
+            estimator gives none.
         optimism: Optimism of a choice on half of the requests. If None, it was not measured and nothing is corrected.
         advantage: Estimated advantage over ``reference``; 0 if the plan itself runs on one model.
         advantage_optimism: Optimism of that advantage; None if it was not measured.
-        reference: The most accurate single-model path that is neither more expensive nor slower than the plan. It is
-            given by its node, or by the model's name if plans are contingent; None without such a path. There are few
-            such paths, so choosing the best adds little optimism.
+        reference: The most accurate single-model path that is neither more expensive nor slower than the plan; None
+            without such a path. It is the path's node, or the model's name if plans are contingent. There are few such
+            paths, so choosing the best of them adds little optimism.
     """
 
     estimate: float
@@ -160,8 +163,9 @@ class Promise:
         """Return the 90 % interval of the share of right answers among ``requests`` further requests; None without
         standard errors.
 
-        It is wider than :attr:`interval`, because it includes the sampling error of these requests. For that error, one
-        success and one failure are added, so that a share of 0 or 1 does not count as certain.
+        It is wider than :attr:`interval`, because it includes the sampling error of these requests. This error is
+        computed as if there were one more success and one more failure, so that a share of 0 or 1 does not count as
+        certain.
         """
         share = (self.accuracy * requests + 1.0) / (requests + 2.0)
         return self._interval(share * (1.0 - share) / requests)
@@ -198,7 +202,7 @@ class PlanFigures:
         accuracy: Expected accuracy.
         error: Standard error of the accuracy; NaN if unknown.
         cost_usd: Expected cost, in dollars.
-        latency_s: Seconds of the longest history, at zero load.
+        latency_s: Seconds of the longest possible history if no server is busy.
         single: Whether the plan runs on one model.
     """
 
@@ -230,10 +234,11 @@ class PlanFigures:
 def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.intp], accuracy: float) -> float | None:
     """Return the standard error of a contingent plan's accuracy, from what a trie stores; None without standard errors.
 
-    A plan over a trie that branches ends at several nodes, and its accuracy is the sum of their masses. The sampling of the
-    requests adds the variance of one share, p (1 - p) / n. The rest of each end's ``accuracy_se`` comes from the effects of
-    its stage, model and branches. Ends of one stage and model share some of these: they count as if correlated by
-    :data:`END_CORRELATION`, which is more than simulated plans have (docs/estimators.md#arms), and the others as independent.
+    A plan over a trie that branches ends at several nodes, and its accuracy is the sum of the nodes' probabilities of a
+    right answer. The sampling of the requests adds the variance of one share, p (1 - p) / n. The rest of each node's
+    ``accuracy_se`` comes from the effects of its stage, model and branches. For nodes of the same stage and model, this
+    rest counts as correlated by :data:`END_CORRELATION`, which is more than simulated plans have
+    (docs/estimators.md#arms); for other nodes, as independent.
 
     Args:
         annotated: The trie; ``meta["requests"]`` is the number of requests that it was estimated from.
@@ -252,12 +257,13 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
 
 
 def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accuracy: float) -> float | None:
-    """Return an upper bound on the standard error of a plan's accuracy; None if the trie has no standard errors.
+    """Return an upper bound on the standard error of a plan's accuracy over a trie that merges histories; None if the
+    trie has no standard errors.
 
-    The sampling of the requests adds the variance of one share, p (1 - p) / n. The rest of a node's error counts by the
-    chance of reaching the node, times the chance of no correct answer later. It comes from the effects of stage and model.
-    Nodes of the same stage and model share these effects, so their errors add up as standard deviations; errors of different
-    stages or models add up as variances.
+    The sampling of the requests adds the variance of one share, p (1 - p) / n. The rest of a node's error is multiplied
+    by the probability of reaching the node and by the probability that no later answer is correct. This rest comes from
+    the effects of stage and model. Nodes of the same stage and model share these effects, so their errors add up as
+    standard deviations; errors of different stages or models add up as variances.
 
     Args:
         annotated: An annotated merged trie; ``meta["requests"]`` is the number of requests that it was estimated from.
@@ -279,10 +285,12 @@ def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accurac
 
 
 def error_between_fits(accuracy: FloatArray) -> FloatArray:
-    """Return the standard error of plans over outcomes, from their accuracies under fits to resampled requests.
+    """Return the standard error of plans over outcomes, from the plans' accuracies under several fits of the trie to
+    resampled requests.
 
-    It is widened twice: weights that are balanced over n fits vary by n / (n + 1) as much as independent weights, and intervals
-    from the spread of few fits need Student's t with n - 1 degrees of freedom, here by its expansion at 90 %.
+    The spread of the accuracies is enlarged by two factors. Weights that are balanced over n fits have only n / (n + 1)
+    of the variance of independent weights. And with few fits, intervals need Student's t with n - 1 degrees of freedom,
+    of which the expansion at 90 % is used.
 
     Args:
         accuracy: Each plan's accuracy by each of at least 2 fits; shape (fits, ...).
@@ -300,7 +308,9 @@ def share_variance(share: FloatArray, requests: int) -> FloatArray:
 
 
 def single_model_paths(trie: Trie) -> BoolArray:
-    """Return a mask of the answerable nodes whose path runs on a single model, apart from skipped stages; shape (n + 1,)."""
+    """Return a mask, shape (n + 1,), of the nodes whose path runs on a single model, apart from skipped stages. Nodes
+    at which no answer may be returned are left out.
+    """
     only = np.full(len(trie), -1, np.int32)  # the model of the path so far, -2 for several
     skip = trie.models.index(SKIP) if SKIP in trie.models else -1
     for level in trie.levels[1:]:

@@ -1,4 +1,4 @@
-"""Recommends whether to serve an objective's plan instead of the current setup, by the verdict in the trie's file."""
+"""Recommends whether to serve an objective's plan instead of the current setup, by the verdict that a trie's file has."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LEAST_ASKED = 0.05
 def served_objective(found: Verdict) -> Objective | None:
     """Return the objective that leads to the plan which the verdict tested; None if the verdict names no plan.
 
-    It maximizes accuracy within the cost of that plan. Traffic may not be split, since two other plans could have the
-    same mean cost.
+    It maximizes accuracy within the cost of that plan. Requests may not be divided between two plans, because two other
+    plans could have the same mean cost.
     """
     return None if found.max_cost_usd is None else Objective(maximize="accuracy", max_cost_usd=found.max_cost_usd, mix=False)
 
@@ -43,8 +43,8 @@ def recommended(
     Args:
         annotated: The trie that is planned over: of paths, or of signals.
         objective: The objective to plan for. For the :func:`served_objective`, the result is the verdict in the trie.
-            For others it is about the compared plan of similar cost; without one, the verdict says why it cannot
-            decide.
+            For another objective, it is about a compared plan of similar cost; if there is none, the result says that
+            no decision is possible.
         cost_usd: Returns the cost per request, in dollars, of the objective's plan; called only if needed.
         max_loss: Accuracy that a cheaper plan may lose, a fraction; None takes the loss that the verdict allows.
     """
@@ -64,8 +64,8 @@ def recommended(
 
 
 def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]:
-    """Return the models that a plan relies on and that have fewer than :data:`THIN_ROWS` recorded results, with their
-    number of results.
+    """Return, of the models that a plan relies on, those with fewer than :data:`THIN_ROWS` recorded results, as a dict
+    from model to number of results.
 
     Args:
         annotated: The plan's trie; if it has no counts of rows, the result is empty.

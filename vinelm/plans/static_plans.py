@@ -1,7 +1,7 @@
-"""Fixed plans: one model per stage, ending after a given number of invocations if allowed.
+"""Fixed plans: one model per stage, for every request.
 
-For limits on averages, a fixed plan may lie between two corners of the hull of VineLM's plans; it is compared with
-them.
+A plan may also end a request after a given number of calls, if the application allows it. If a limit applies to
+averages, VineLM may divide requests between two plans, with which a fixed plan is then compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Model = TypeVar("Model", int, str)
 
 
 def every_assignment(models: Sequence[Sequence[Model]], *, most: int) -> list[tuple[Model, ...]] | None:
-    """Return every assignment of models to stages, the last stage varying fastest.
+    """Return every assignment of one model to each stage, in an order in which the last stage varies fastest.
 
     Args:
         models: The models that each stage allows, as names or numbers.
@@ -80,14 +80,14 @@ def assignments(models: Sequence[Sequence[int]]) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class StaticPlans:
-    """The fixed plans over a graph, with their expected results for a request at the root, which are computed on first
-    use.
+    """The fixed plans over a decision graph, with their expected results from the start of a request, which are
+    computed on first use.
 
     Results are arrays of shape (plans,). Plan ``i`` runs the models in row ``i // depth`` of :attr:`models`, and ends
     after ``i % depth + 1`` calls, or at the next point where a request may end.
 
     Args:
-        graph: The graph.
+        graph: The graph: a trie with the edges that plans choose from.
         servable: A mask over the graph's edges: whether the edge's model is available now; None if all are.
         within: A mask over the graph's positions: whether the history meets the limits for every single request; None
             if all do.
@@ -117,9 +117,9 @@ class StaticPlans:
 
     @cached_property
     def models(self) -> Integers:
-        """The index of the model of each stage, one row per assignment, shape (assignments, stages).
+        """The index of each stage's model, one row per assignment of models to stages, shape (assignments, stages).
 
-        :data:`NEVER` stands at stages that the graph does not run.
+        For a stage that the graph does not run, the item is :data:`NEVER`.
         """
         graph = self.graph
         usable = slice(None) if self.servable is None else self.servable
@@ -134,18 +134,20 @@ class StaticPlans:
 
     @cached_property
     def paid_models(self) -> Integers:
-        """The same as :attr:`models`, but also with :data:`NEVER` at optional stages that the assignment skips."""
+        """A copy of :attr:`models` that also has :data:`NEVER` at optional stages that the assignment skips."""
         names = self.graph.annotated.trie.models
         return np.where(self.models == names.index(SKIP), NEVER, self.models) if SKIP in names else self.models
 
     @cached_property
     def runs_one_model(self) -> BoolArray:
-        """True for plans with one model at every stage that they do not skip."""
+        """A mask of shape (plans,): True for plans with the same model at every stage that they do not skip."""
         return np.repeat(runs_one_model(self.paid_models), self.depth)
 
     @cached_property
     def is_whole(self) -> BoolArray:
-        """True for plans of full length, whose requests end only when the application ends them."""
+        """A mask of shape (plans,): True for plans of full length, whose requests end only when the application ends
+        them.
+        """
         return np.asarray(np.arange(len(self.models) * self.depth) % self.depth == self.depth - 1)
 
     @property
@@ -160,15 +162,15 @@ class StaticPlans:
 
     @property
     def longest_s(self) -> FloatArray:
-        """Seconds of each plan's longest history, at zero load."""
+        """Seconds of each plan's longest possible history if no server is busy."""
         return np.asarray(self._worth[2])
 
     @property
     def error(self) -> FloatArray:
-        """The standard error of each plan's accuracy, computed as for a contingent plan.
-
-        A fixed plan has one model for each stage, so all its ends at a stage have the same model. NaN if the trie has no
+        """The standard error of each plan's accuracy, computed as for a contingent plan; NaN if the trie has no
         standard errors.
+
+        A fixed plan has one model for each stage, so all nodes of one stage where the plan ends have the same model.
         """
         together, squares = self._worth[5:], self._worth[3]
         if self.graph.right_by_fit is not None:
@@ -182,7 +184,9 @@ class StaticPlans:
 
     @property
     def is_allowed(self) -> BoolArray:
-        """True for plans under which every request gets an answer within the limits for single requests."""
+        """A mask of shape (plans,): True for plans under which every request gets an answer within the limits that hold
+        for each request.
+        """
         allowed = self._worth[4] == 0.0
         for amounts, most in self.limits:
             measured = StaticPlans(replace(self.graph, latency_s=amounts), self.servable)
@@ -190,8 +194,8 @@ class StaticPlans:
         return np.asarray(allowed)
 
     def choice(self, plan: int) -> Integers:
-        """Return the choice of the plan with index ``plan`` for every group of edges: an edge's index, or a negative
-        number for the end.
+        """Return the choice of the plan with index ``plan`` for every group of edges: the index of an edge, or a
+        negative number if the request ends.
 
         Groups that the plan never reaches are included.
         """
@@ -210,8 +214,8 @@ class StaticPlans:
 
     @cached_property
     def _worth(self) -> FloatArray:
-        """The rows of :attr:`_by_rates`; with rates by difficulty, means over the difficulties, weighted by their
-        shares of the requests.
+        """The same array as :attr:`_by_rates`. If the trie has separate rates for easier and harder requests, accuracy
+        and cost are means over the difficulties, weighted by their shares of the requests.
         """
         found = self._by_rates
         if len(self.graph.mixture) > 1:
@@ -223,11 +227,12 @@ class StaticPlans:
 
     @property
     def _by_rates(self) -> FloatArray:
-        """The results of each plan, a column, in rows.
+        """An array with a column of results for each plan.
 
         Rows 0 to 4 are: accuracy; dollars; longest seconds; sum of squared errors over the nodes where the plan ends; a
-        number that is 0 only if every request is answered within the caps. The rows after them are the sums of these
-        nodes' errors by stage or, if branches are outcomes, the accuracy according to each fit.
+        number that is 0 only if every request is answered within the limits. The rows after them are the sums of the
+        end nodes' errors by stage. If branches are outcomes of calls, these rows are instead the accuracy according to
+        each fit to resampled requests.
         """
         parts = [self._evaluate(self.models[i : i + _AT_ONCE]) for i in range(0, len(self.models), _AT_ONCE)]
         return np.concatenate(parts, axis=1)
@@ -265,8 +270,8 @@ class StaticPlans:
         is_cut: BoolArray,
         arms: tuple[Integers, Integers, Integers],
     ) -> None:
-        """Add the histories at which requests end to the plans' results: those that the plan's length ends, and those
-        before a branch without a model.
+        """Add to the plans' results the histories at which requests end: at the plan's length, or before a branch for
+        which the plan has no model.
 
         Args:
             worth: The results of all plans so far, changed in place; its rows are those of :attr:`_by_rates`.
@@ -291,8 +296,8 @@ class StaticPlans:
             self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
-        """Add the plans' errors, weighted by probability: at the nodes where plans end or, if histories are merged, at
-        all positions.
+        """Add weighted errors of positions to the plans' results. The positions are those where plans end or, if
+        histories are merged, all.
 
         Args:
             worth: The results of all plans so far, changed in place.
@@ -309,8 +314,8 @@ class StaticPlans:
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
     ) -> tuple[Integers, Integers, Integers]:
-        """Return, for each branch after these histories, (the plan's choice, the branch's group, the index of the
-        history), as three arrays.
+        """Return three arrays with an item for each branch after the given histories: the plan's choice, the branch's
+        group, and the index of the history.
 
         Args:
             models: The assignments, shape (assignments, stages).
@@ -343,7 +348,8 @@ class StaticPlans:
     def _errors(self) -> FloatArray | None:
         """The error of each node's accuracy, without the sampling error of the requests if their number is known.
 
-        If histories are merged, it is the error of the node's success, since no single path leads there.
+        If histories are merged, it is the error of the success of the node's own answer, because no single path leads
+        to the node.
         """
         annotated = self.graph.annotated
         if annotated.accuracy_se is None or not self._requests:
@@ -352,8 +358,8 @@ class StaticPlans:
         return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
     def _beyond(self, at: Integers) -> BoolArray:
-        """Return a mask of shape (positions,): whether the history of each position in ``at`` exceeds a limit for
-        single requests.
+        """Return a mask of the shape of ``at``: whether the history of each of these positions exceeds a limit that
+        holds for every request.
         """
         return np.zeros(len(at), np.bool_) if self.within is None else ~self.within[at]
 
@@ -387,15 +393,18 @@ class StaticPlans:
 
     @cached_property
     def _right(self) -> FloatArray:
-        """For each position, the probability that a branch follows and the answer so far is correct, given that the
-        position is reached.
+        """An array with, for each position, the probability that a branch follows and the answer so far is correct,
+        given that the position is reached.
         """
         return np.asarray(np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes)), np.float64)
 
     @cached_property
     def _all_by_fit(self) -> FloatArray:
-        """For each (position, fit), the probability that a branch follows and the answer so far is correct, given the
-        models up to there.
+        """For each (position, fit to resampled requests), the probability that a branch follows and the answer so far
+        is correct.
+
+        The array has shape (positions, fits). The probability is that of the fit, given the models run up to the
+        position.
         """
         assert self.graph.right_by_fit is not None
         right = self.graph.right_by_fit[1]

@@ -1,4 +1,4 @@
-"""Policies that need no planner, and the base class that records invocations for all policies."""
+"""Policies that choose models without planning, and the base class that records invocations for all policies."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""Policies that need no planner: default models, forced models, one path chosen in advance."""
+"""Policies that choose models without planning: default models, forced models, or one path chosen in advance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from vinelm.template.bounds import exceeded_words
 
 
 class DefaultPolicy(Policy):
-    """Runs each stage on ``default(stage)`` and ends when the workflow or its template ends.
+    """Runs each stage on its default model, ``default(stage)``, until the workflow's check or the template ends the
+    request.
 
     Args:
         default: returns the default model of a stage, given its name.
@@ -61,7 +62,9 @@ class DefaultPolicy(Policy):
         return self._default(stage)
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
-        """Return the stage's first model that was not tried yet; None after the deadline or the cap."""
+        """Return the first of the stage's fallback models that was not tried yet. None if there is none, or if the
+        limit on time or cost is reached.
+        """
         latest_s, cap_usd = self._latest_s, self._cap_usd
         if latest_s is not None and self.clock.now() - self.started_at >= latest_s:
             return None
@@ -78,7 +81,9 @@ class DefaultPolicy(Policy):
         self._inherit(math.fsum(usd for usd in costs_usd if usd is not None))
 
     def paid(self, total_usd: float) -> None:
-        """Raise the request's cost to ``total_usd``, which earlier runs have paid, before this run makes a call."""
+        """Raise the request's cost to ``total_usd``, the amount that earlier runs have paid. Called before this run
+        makes a call.
+        """
         self._inherit(total_usd - self.spent_usd - self._inherited_usd)
 
     def _inherit(self, usd: float) -> None:
@@ -103,7 +108,9 @@ class DefaultPolicy(Policy):
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
-        """Keep the failure ``error`` of ``what``, a part of VineLM, for :meth:`trace`; see :meth:`Policy.note_failure`."""
+        """Record for :meth:`trace` that ``what``, a part of VineLM, failed with ``error``; see
+        :meth:`Policy.note_failure`.
+        """
         note = f"{what} failed ({type(error).__name__}): default model"
         self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})
 
@@ -117,7 +124,7 @@ class DefaultPolicy(Policy):
         self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return failures and unexpected stages as plain JSON types."""
+        """Return one dict of plain JSON types for each failure, refused call or unexpected stage."""
         return list(self._failures)
 
     def explain(self) -> str:
@@ -183,7 +190,7 @@ class ForcedPolicy(Policy):
         """Return the model given for invocation ``len(prefix)``.
 
         Raises:
-            WorkflowError: no model is given for it.
+            WorkflowError: no model is given for this invocation.
         """
         try:
             return self.models[len(prefix)]
@@ -195,8 +202,8 @@ class ForcedPolicy(Policy):
             ) from None
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return whether the workflow's check has not finished in mode "stop"; in mode "through", True until the last
-        invocation.
+        """Return whether the request continues: in mode "stop" until the workflow's check ends it, in mode "through"
+        until the template's last invocation.
 
         Also records the check's result in :attr:`verdicts`.
         """
@@ -205,7 +212,8 @@ class ForcedPolicy(Policy):
 
 
 class StaticPolicy(StopRulePolicy):
-    """Follows one path chosen in advance and ends at its last model; a stage beyond the path runs its declared default.
+    """Follows one path of models chosen in advance, and ends after its last model. A stage beyond the path runs its
+    declared default model.
 
     If the template branches, a path does not determine the stages; then ``models`` gives each stage its model.
 
@@ -252,5 +260,5 @@ class StaticPolicy(StopRulePolicy):
         return not self.has_ended(finished, state) and len(prefix) < length
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return the plan that is followed, as a list of JSON types."""
+        """Return a list with one item, the plan that is followed, as plain JSON types."""
         return [{"kind": "static", "plan": dict(self.models) if self.models else list(self.path)}]

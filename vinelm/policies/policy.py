@@ -1,4 +1,4 @@
-"""The base class of all policies: recording of invocations, their rows, and the template's stop rule."""
+"""Base classes of policies, which choose models and record invocations, and rows made from the recorded invocations."""
 
 from __future__ import annotations
 
@@ -27,28 +27,29 @@ OnError = Literal["default", "raise"]
 class Policy(OneProcess, ABC):
     """Chooses the model of every invocation of one request, and records the invocations.
 
-    The prefix always comes from the adapter, which reads it from the workflow's own state: LangGraph may retry, replay or
-    resume a stage, so a policy must not count calls. All methods may be called from several threads.
-    ``tests/kit/contracts/policies.py`` tests what every policy must do.
+    The prefix, the models of the request's invocations so far, always comes from the adapter, which reads it from the
+    workflow's state. A policy must not count calls itself, because LangGraph may retry, replay or resume a stage. All
+    methods may be called from several threads. ``tests/kit/contracts/policies.py`` tests what every policy must do.
 
     Attributes:
-        invocations: the recorded invocations in order, with retries and failures; all of them were paid for.
+        invocations: the recorded invocations in order, including retries and failures, which cost money, too.
         spent_usd: dollars of the recorded invocations.
         started_at: the request's arrival in seconds of ``clock``.
         guard: authorizes each call; None if no limit applies.
         on_error: what to do if the policy itself fails while a graph runs.
-        falls_back: whether :meth:`fallback_model` may name a model.
+        falls_back: whether :meth:`fallback_model` may return a model.
         keeps_account: whether the calls under ``guard`` are written to the request's account next to the graph's
             checkpoints, so that the cap holds for all runs of the request; :meth:`paid` receives the account's sum.
         on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate
-            limits, and when it is sent; None reports nothing.
-        has_judge: whether a judge, which is the caller's code, decides when the request ends; its exceptions are passed on.
-        standing: called with a stage and the request's priority, returns the call's priority; None uses the request's
-            priority.
+            limits, and again when the call is sent; None reports nothing.
+        has_judge: whether a judge, a function of the caller, decides when the request ends; its exceptions are passed
+            on.
+        standing: called as ``standing(stage, priority)`` with the request's priority; returns the call's priority. None
+            uses the request's priority.
         locate: if the policy replays a recorded run, returns the path of an invocation, given the key of its place in the
             graph's run; otherwise None.
-        assigned: the request's assignment. It is stored with the path; before :meth:`resumed`, it is set to the assignment
-            made by the run that began the request.
+        assigned: whether the request was assigned to a plan or to the current setup. Stored with the path. In a resumed
+            run it is set, before :meth:`resumed`, to the assignment of the run that began the request.
         kind: the request type that the plan is made for; None if plans are the same for all types. Stored with the path.
 
     Args:
@@ -108,14 +109,15 @@ class Policy(OneProcess, ABC):
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
         """Take note of the outcome of the last invocation of ``prefix``; this class ignores it.
 
-        Called once for each invocation, in order, before :meth:`should_continue` for that prefix and before the next model is
-        chosen; never if the workflow declares no signals. Invocations of another run are reported again after
-        :meth:`resumed`. A failed attempt is reported when it fails; if the invocation is tried again with the same model, the
-        new outcome replaces it.
+        Called once for each invocation, in order, before :meth:`should_continue` for that prefix and before the next
+        model is chosen; never if the workflow declares no signals. After :meth:`resumed`, the earlier run's invocations
+        are reported again. A failed attempt is reported when it fails; if the invocation is tried again with the same
+        model, the new outcome replaces the failed one.
         """
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the class of the answer that a request ending after ``prefix`` should return; None for the last answer.
+        """Return which answer a request that ends after ``prefix`` should return, as the number of a class of equal
+        answers; None means the last answer.
 
         Called only by the node ``vine.finish``.
         """
@@ -132,15 +134,16 @@ class Policy(OneProcess, ABC):
         """
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
-        """Record that the request continues after ``prefix``, executed by another run, perhaps in another process.
+        """Record that the request continues after ``prefix``, which another run has executed, perhaps in another
+        process.
 
-        ``costs_usd`` holds the dollars recorded for each invocation of ``prefix``; None if unknown. ``stages`` are its stages
-        if they do not follow from its length by the template; else empty.
+        ``costs_usd`` holds the dollars recorded for each invocation of ``prefix``; None if unknown. ``stages`` are the
+        stages of ``prefix``; empty if the template determines them.
         """
 
     def paid(self, total_usd: float) -> None:
-        """Record the amount that earlier runs of the request have paid, unfinished calls included, before this run
-        makes a call.
+        """Record the amount that earlier runs of the request have paid, unfinished calls included. Called before this
+        run makes a call.
         """
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
@@ -161,7 +164,8 @@ class Policy(OneProcess, ABC):
         return None
 
     def comes_next(self, prefix: tuple[str, ...], stages: Collection[str]) -> float | None:
-        """Return the probability that one of ``stages`` comes right after ``prefix``; None, the default, means unknown.
+        """Return the probability that one of ``stages`` comes right after ``prefix``; None means unknown. This class
+        returns None.
 
         Args:
             prefix: models of the invocations so far; the last one may still be running.
@@ -179,12 +183,13 @@ class Policy(OneProcess, ABC):
         wasted_usd: float = 0.0,
         running: int = 0,
     ) -> Sequence[ToolCandidate]:
-        """Return the tool calls to prefetch while ``stage`` runs, in order; by default all that are likely enough.
+        """Return the tool calls to prefetch while ``stage`` runs, in order. This class returns all candidates that are
+        likely enough.
 
         Args:
             stage: name of the stage.
             prefix: models of the invocations so far, including the current one.
-            candidates: calls of read-only tools that may come before the next write.
+            candidates: predicted calls of read-only tools that may come before the next call of a tool that writes.
             settings: the request's settings. The caller enforces their limits on dollars and on parallel calls, and the
                 request's cap.
             wasted_usd: expected dollars wasted by the calls started so far.
@@ -196,13 +201,13 @@ class Policy(OneProcess, ABC):
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
-        """Take note of the failure ``error`` of ``what``, a part of VineLM; this class ignores it.
+        """Take note that ``what``, a part of VineLM, failed with ``error``; this class ignores it.
 
-        It happened at ``stage`` after ``prefix``, and ``model`` ran nevertheless (None if no model ran).
+        The failure happened at ``stage`` after ``prefix``. ``model`` ran nevertheless; None if no model ran.
         """
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return an empty trace; subclasses explain their choices here."""
+        """Return an empty list. Subclasses return one item for each step that explains their choices."""
         return []
 
     def last_step(self) -> Mapping[str, Any]:
@@ -221,11 +226,12 @@ class StopRulePolicy(Policy):
 
     Args:
         template: the workflow's shape.
-        judge: decides under the oracle stop whether the request has ended; unused under the workflow's own stop.
+        judge: decides whether the request has ended if the template's stop rule is ``oracle`` (a right answer ends the
+            request); unused if the rule is ``workflow``.
         clock, request, started_at: see :class:`Policy`.
 
     Raises:
-        ConfigError: the template stops by oracle and no judge is given.
+        ConfigError: the template's stop rule is ``oracle`` and no judge is given.
     """
 
     template: Template
@@ -262,16 +268,17 @@ def observed_row(
     span_s: float | None = None,
     **known: Any,
 ) -> Observation:
-    """Return the observation of an invocation. Retries count in its cost and ``retries``, but not in its latency.
+    """Return the observation (the row to record) of an invocation. Retries count in its cost and ``retries``, but not
+    in its latency.
 
     Args:
         attempts: the attempts with the same model, in order, failed ones included; may be empty.
         request_id: the request.
         prefix: the models of all invocations up to and including this one.
         stage: the stage of the invocation.
-        span_s: for a stage whose calls may follow each other, the seconds from the begin of the first to the end of the last:
-            its latency is then the sum of their latencies, and at most this. None: its calls ran at the same time, and its
-            latency is that of the longest.
+        span_s: for a stage that makes calls one after another, the seconds from the start of the first call to the end
+            of the last; the stage's latency is then the sum of the calls' latencies, but at most ``span_s``. None means
+            that all calls ran at the same time, so the stage's latency is that of the longest call.
         **known: further fields of :class:`~vinelm.rows.observation.Observation`, including ``success`` and ``stopped``.
     """
     good = [one for one in attempts if one.failure is None]
@@ -306,15 +313,16 @@ def _list_usd(usage: Usage) -> float:
 
 
 def _without_waiting(invocation: Invocation) -> float:
-    """Return the stage's seconds minus the time its calls spent on rate limits, failed attempts and backoff.
+    """Return the invocation's seconds minus the time that its calls waited because of rate limits, failed attempts and
+    backoff.
 
-    A call that shares the answer of an equal call counts with the latency of that call.
+    A call that used the answer of an equal call counts with that call's latency.
     """
     equal_s = math.fsum(usage.latency_s for usage in invocation.usages if usage.is_equal)
     return max(invocation.latency_s - math.fsum(usage.waited_s for usage in invocation.usages), 0.0) + equal_s
 
 
 def known_total(counts: Sequence[int | None]) -> int | None:
-    """Return the sum of token counts; None if any count is unknown, or there are no counts."""
+    """Return the sum of token counts; None if a count is unknown (None), or if there are no counts."""
     known = [n for n in counts if n is not None]
     return sum(known) if known and len(known) == len(counts) else None

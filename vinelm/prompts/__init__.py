@@ -1,1 +1,1 @@
-"""Prompts as hashed shapes: which parts many calls share, and which parts a provider's cache should keep."""
+"""Hashes of prompts ("shapes"), which show what prompts have in common and what a provider's cache should keep."""

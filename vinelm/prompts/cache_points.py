@@ -1,4 +1,4 @@
-"""Chooses where a prompt is marked for a provider's cache, and which calls wait until another call has cached it."""
+"""Chooses where a prompt is marked for a provider's cache, and which calls wait until another has written the cache."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ _FIRST_WEIGHT = 0.35
 
 @dataclass(slots=True, eq=False)
 class PromptCall:
-    """The prompt of one attempt to make a call, and where it is marked for the provider's cache.
+    """The prompt of one attempt to make a call, as hashes of its prefixes, and where it is marked for the provider's
+    cache.
 
     Args:
         stage: the stage of the invocation.
         points: the ends of the prefixes that a cache can keep, from short to long, at most :data:`MOST_POINTS`.
-        first: digest of the prompt's first part (a message, or a piece of one); None if nothing is to be cached.
+        first: digest of the prompt's first part (a message, or a piece of a message); None if nothing is to be cached.
         left_out: number of parts of a long prompt whose ends ``points`` leaves out, right after the first
             :data:`_FIRST_POINTS`.
         may_wait: whether the attempt may wait until another attempt has cached a prefix of its prompt.
@@ -55,7 +56,7 @@ class PromptCall:
 
     @classmethod
     def of(cls, stage: str, shape: Shape, *, takes_marks: bool, may_wait: bool) -> PromptCall:
-        """Return the prompt call for a prompt of this shape.
+        """Return the object for an attempt whose prompt has the given shape.
 
         Args:
             stage: the stage of the invocation.
@@ -71,17 +72,21 @@ class PromptCall:
 
     @classmethod
     def received(cls, sent: Sequence[Any]) -> PromptCall:
-        """Return the prompt call that another process has converted by :meth:`to_send`."""
+        """Return the object that ``sent`` describes; ``sent`` is the result of :meth:`to_send` in another process."""
         stage, points, may_wait = sent
         return cls(stage, tuple(Point(*point) for point in points), may_wait=may_wait)
 
     def to_send(self) -> list[Any]:
-        """Return this object's fields as JSON types, so that another process can choose the marks."""
+        """Return the fields from which another process can choose the marks, as JSON types: stage, points, and whether
+        to wait.
+        """
         return [self.stage, self.points, self.may_wait]
 
     @property
     def marked_parts(self) -> tuple[int, ...]:
-        """The indices of the marked ends, counted among all parts of the prompt, including those that ``points`` leaves out."""
+        """The indices of the parts of the prompt at whose ends it is marked, counted over all parts, also those that
+        ``points`` leaves out.
+        """
         return tuple(mark if mark < _FIRST_POINTS else mark + self.left_out for mark in self.marks)
 
     def begun(self) -> None:
@@ -92,8 +97,8 @@ class PromptCall:
 
 
 class Reuse:
-    """Counts how often prefixes are read again, by stage and by position in the prompt, for each model and for all models
-    together.
+    """Counts how often prefixes of prompts are sent again while a cache would still have them. Counts are kept by stage
+    and by the prefix's position in the prompt, for each model and for all models together.
 
     Counts halve every hour, so that they follow changes of the request rate. Callers hold ``lock``.
     """
@@ -133,8 +138,8 @@ class Reuse:
         self._last[stage, place] = digest
 
     def reads(self, stage: str, place: int, model: str, digest: int) -> float:
-        """Return the expected number of cache reads of a prefix per write to the cache, from the counts of calls with
-        it.
+        """Return how often a prefix is expected to be read from the cache for each time that it is written, estimated
+        from the counts.
 
         The arguments are those of :meth:`add`.
         """
@@ -158,9 +163,10 @@ class Reuse:
 class CachePoints:
     """The probable contents of one prompt cache, estimated from the calls of this process. Thread-safe.
 
-    A prefix is marked if reading it from the cache saves more than writing it costs (Helium §5 keeps static prefixes
-    only): ``E[reads] * (1 - cached / input) > write / input - 1``, or if it is in the cache already. E[reads] is
-    estimated by counting: a prefix, marked or not, that another call had within the time to live counts as a read.
+    A prefix is marked if it is in the cache already, or if reading it from the cache is expected to save more than
+    writing it costs: ``E[reads] * (1 - cached / input) > write / input - 1``, where ``cached``, ``input`` and ``write``
+    are prices per token. (Helium §5 keeps static prefixes only.) E[reads] is estimated by counting: if another call had
+    the same prefix, marked or not, within the cache's time to live, this counts as a read.
 
     Args:
         model: the entry of the model in the catalog, with its prices and ``cache_points``.
@@ -184,11 +190,12 @@ class CachePoints:
         self._swept_s = -math.inf
 
     def leader(self, prompt: PromptCall) -> Future[None] | None:
-        """Return a future that another call resolves when its answer begins, so that this call can then read the cache;
-        None without one.
+        """Return a future to wait for before sending ``prompt``, so that a prefix of ``prompt`` can be read from the
+        cache; None if there is nothing to wait for.
 
-        The other call is writing a prefix of ``prompt`` to the cache, and the longest such prefix is chosen. The future
-        is also resolved if that call ends without an answer.
+        The future belongs to another call, which is writing a prefix of ``prompt`` to the cache; the call with the
+        longest such prefix is chosen. The future is resolved when that call's answer begins, or when the call ends
+        without an answer.
         """
         if not prompt.may_wait or not prompt.points:
             return None
@@ -204,11 +211,14 @@ class CachePoints:
 
     @property
     def longest_wait_s(self) -> float:
-        """The maximum time that a call waits for others: its expected seconds, at most :data:`LONGEST_WAIT_S`."""
+        """The maximum time that a call waits for another call: the expected seconds of a call, at most
+        :data:`LONGEST_WAIT_S`.
+        """
         return min(self._seconds, LONGEST_WAIT_S)
 
     def place(self, prompt: PromptCall) -> None:
-        """Choose the prefixes to mark in a prompt that is about to be sent, store them in ``prompt.marks``, and count them.
+        """Choose the prefixes to mark in a prompt that is about to be sent, and store them in ``prompt.marks``. Also
+        count the prompt's prefixes.
 
         :meth:`end` must be called later.
         """
@@ -228,7 +238,7 @@ class CachePoints:
             self._count(prompt, now_s)
 
     def begin(self, prompt: PromptCall) -> None:
-        """Record that the answer has begun: from now on other calls can read the cached prompt."""
+        """Record that the answer to the prompt has begun: from now on other calls can read the prompt from the cache."""
         with self._lock:
             until_s = self._clock.now() + self._ttl_s
             for index in prompt.marks if self._takes_marks else range(len(prompt.points)):
@@ -236,7 +246,7 @@ class CachePoints:
         self._release(prompt)
 
     def end(self, prompt: PromptCall) -> None:
-        """Record that the attempt is over, successful or not."""
+        """Record that the attempt with this prompt is over, successful or not."""
         with self._lock:
             self._seconds += 0.2 * (self._clock.now() - prompt._placed_s - self._seconds)
         self._release(prompt)
@@ -281,8 +291,8 @@ class CachePoints:
 def _most_useful(reads: dict[int, float], points: tuple[Point, ...]) -> tuple[int, ...]:
     """Return the indices of the points to mark, at most :data:`MOST_MARKS`, in ascending order.
 
-    They are the longest prefix, and those shorter prefixes whose marks add the most expected tokens read from the
-    cache.
+    These are the longest candidate, and the shorter candidates whose marks are expected to add the most tokens read
+    from the cache.
 
     Args:
         reads: The expected reads of each candidate point, keyed by its index in ``points``.

@@ -1,4 +1,4 @@
-"""Finds what the prompts of a workflow have in common, and whether caches could reuse more if messages were reordered."""
+"""Finds what the prompts of a workflow have in common, and whether a cache could reuse more in another message order."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _KEY = b"texts that are at hand and are not kept"
 
 
 class PromptPart(NamedTuple):
-    """A message or tool of a prompt: a name that is unique in the prompt, for messages to the author, and its canonical
-    text.
+    """A message or tool of a prompt: its canonical text, and a name, unique in the prompt, by which reports to the
+    author call it.
 
     ``is_movable`` means that the message could be placed elsewhere: it is not a tool, system message or turn of a
     conversation.
@@ -53,9 +53,10 @@ class StagePrompts:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A better order of messages: ``moved`` directly before ``before``, in the prompts of ``stages``.
+    """A better order of messages: in the prompts of ``stages``, the message named ``moved`` should come directly before
+    the one named ``before``.
 
-    ``reusable`` is the share of all tokens, in [0, 1], that a cache could then reuse.
+    ``reusable`` is the share of all tokens, in [0, 1], that a cache could reuse in this order.
     """
 
     moved: str
@@ -68,8 +69,8 @@ class Move:
 class PromptLayout:
     """What the prompts of a few requests have in common, without the prompts' text.
 
-    ``reusable`` is the share of all tokens, in [0, 1], that a cache has from an earlier call. It assumes that all
-    stages run on one model, and counts prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens.
+    ``reusable`` is the share of all tokens, in [0, 1], that a cache would have from an earlier call. It assumes that
+    all stages run on one model, and counts prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens.
     ``move`` is the best change of order, which changes the prompt and so perhaps the answers; None if no change helps
     enough.
     """
@@ -81,10 +82,10 @@ class PromptLayout:
 
 
 def layout_of(prompts: Sequence[SeenPrompt]) -> PromptLayout:
-    """Return what the prompts have in common, and the move of one message that lets a cache reuse the most tokens.
-    Pure.
+    """Return what the prompts have in common, and the best move of one message: the one with which a cache could reuse
+    the most tokens. Has no side effects.
 
-    Tries every pair of names, in each prompt that has both, without moving anything else.
+    Every pair of message names is tried: in each prompt with both, one message is moved directly before the other.
     """
     tree, reusable = _tried(prompts)
     pairs = dict.fromkeys(pair for prompt in prompts for pair in _pairs(prompt))
@@ -128,7 +129,8 @@ def _pairs(prompt: SeenPrompt) -> list[tuple[str, str]]:
 def _moved(prompt: SeenPrompt, moved: str, before: str) -> SeenPrompt:
     """Return the prompt with message ``moved`` directly before message ``before``.
 
-    Unchanged if the prompt lacks one of them, one may not be moved, or ``moved`` already comes first.
+    The prompt is returned unchanged if it lacks one of the two messages, if one of them may not be moved, or if
+    ``moved`` already comes first.
     """
     if (moved, before) not in _pairs(prompt):
         return prompt

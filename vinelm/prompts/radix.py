@@ -1,5 +1,6 @@
-"""A radix tree of prompts. It shows which tokens all requests of a stage send, several requests send, or one request
-sends repeatedly.
+"""A radix tree of prompts, which shows what prompts of the same stage or request have in common.
+
+It tells which tokens all requests of a stage send, several requests send, or one request sends repeatedly.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ STATIC_SHARE = 0.9
 class TokensByLabel:
     """Approximate numbers of a call's tokens, in four groups.
 
-    The group of a token depends on which other calls send the same prompt up to this token. Each token is in one group.
+    The group of a token depends on which other calls send the same prompt up to and including this token. Each token is
+    in one group.
 
     Args:
         static: sent by at least :data:`STATIC_SHARE` of the stage's requests; 0 if the stage has only one request.
         shared: not ``static``, but sent by another request, from any stage.
-        request: neither, but sent by another call of the same request.
+        request: neither ``static`` nor ``shared``, but sent by another call of the same request.
         own: sent by no other call.
     """
 
@@ -45,10 +47,10 @@ class TokensByLabel:
 
 
 class PromptTree:
-    """A tree of prompts that share nodes for common prefixes. It needs about 300 bytes and 20 µs for a prompt of 2,000
-    tokens. Pure.
+    """A radix tree of prompts: prompts with a common prefix share the prefix's nodes. A prompt of 2,000 tokens takes
+    about 300 bytes and 20 µs.
 
-    :meth:`labels` depends on all prompts added so far. All shapes must be made with the same key.
+    All shapes must be made with the same key.
     """
 
     def __init__(self) -> None:
@@ -80,18 +82,18 @@ class PromptTree:
         ends.append(node)
 
     def longest_match(self, shape: Shape) -> int:
-        """Return the approximate number of tokens in the longest prefix that a prompt in the tree shares with the given
-        prompt.
+        """Return the approximate number of tokens in the longest prefix of the given prompt that some prompt in the
+        tree begins with.
         """
         digests, tokens = points_of(shape)
         at = self._found(digests)[1]
         return tokens[at - 1] if at else 0
 
     def labels(self) -> IntArray:
-        """Return the tokens of each call by group, shape (calls, 4): a row for each added prompt, a column for each
-        field of :class:`TokensByLabel`.
+        """Return each call's numbers of tokens by group, shape (calls, 4): a row for each added prompt, a column for
+        each field of :class:`TokensByLabel`.
 
-        About half a second for 100,000 calls.
+        Groups depend on all prompts added so far. Takes about half a second for 100,000 calls.
         """
         stages, requests, ends = (np.asarray(column, np.int64) for column in self._calls)
         n_stages, n_requests = max(len(self._stages), 1), max(len(self._requests), 1)
@@ -124,8 +126,8 @@ class PromptTree:
         """Return how much of a prompt is in the tree, given the digests of the prompt's prefixes from short to long.
 
         Returns:
-            (the last node reached, the number of digests in the tree, where they end). The last is an index into the
-                tree's digests if they end within the edge to the node; None if they end at the node.
+            (the last node reached, how many of the digests are in the tree, where these end). The third item is an
+            index into the tree's digests if they end within the edge to the node; None if they end at the node.
         """
         node = at = 0
         while at < len(digests):
@@ -169,12 +171,13 @@ def common_tokens(one: Shape, other: Shape) -> int:
 
 
 def known_tokens(points: Iterable[int], tokens: Iterable[int], known: Container[int]) -> int:
-    """Return the number of tokens in the longest known prefix of a prompt.
+    """Return the number of tokens in the longest prefix of a prompt whose digest, like those of all shorter prefixes,
+    is in ``known``.
 
     Args:
         points: Digests of the prompt's prefixes, from short to long, as :func:`points_of` returns them.
         tokens: The number of tokens at the end of each prefix.
-        known: Digests that are known.
+        known: The digests that count as known.
     """
     found = 0
     for point, here in zip(points, tokens, strict=True):
@@ -185,7 +188,9 @@ def known_tokens(points: Iterable[int], tokens: Iterable[int], known: Container[
 
 
 def points_of(shape: Shape) -> tuple[array[int], array[int]]:
-    """Return (digests, tokens) of the prompt's prefixes, from short to long: those that end at a block or at a part."""
+    """Return (digests, numbers of tokens) of those prefixes of a prompt that end at a block or at a part, from short to
+    long.
+    """
     digests, tokens = array("Q"), array("I")
     blocks, taken = shape.blocks, 0
     for end in shape.ends:
@@ -216,8 +221,8 @@ def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int],
 
 
 def _passed(ends: IntArray, parent: IntArray) -> tuple[IntArray, IntArray]:
-    """Return (calls, nodes): one pair of numbers for each node, except the root, on the way to the end of each call's
-    prompt.
+    """Return two arrays (calls, nodes) that pair each call with every node, except the root, on the path to the end of
+    its prompt.
 
     Args:
         ends: the node at which each call's prompt ends.

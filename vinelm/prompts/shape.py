@@ -31,11 +31,10 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The stored form of a prompt.
+    """A prompt as keyed hashes of its prefixes, without its text; the form in which prompts are stored.
 
     Args:
-        blocks: a digest for each whole block of :data:`BLOCK_TOKENS` tokens, of all text up to the block's end; an
-            incomplete last block has none.
+        blocks: for each complete block of :data:`BLOCK_TOKENS` tokens, a digest of all text up to the block's end.
         ends: the end of each part (a message, or a piece of a message), where a provider's cache can be marked.
     """
 
@@ -48,7 +47,7 @@ class Shape:
         return self.ends[-1].tokens if self.ends else 0
 
     def steps(self, most: int) -> tuple[Point, ...]:
-        """Return the ends of at most ``most`` >= 1 whole blocks, from short to long, including the last one.
+        """Return the ends of up to ``most`` complete blocks (``most`` >= 1), in order, including that of the last one.
 
         The distance between them is a power of two blocks, so that prompts with a common beginning share points there.
         """
@@ -60,7 +59,7 @@ class Shape:
 
 
 def shape_of(parts: Iterable[str], key: bytes) -> Shape:
-    """Return the shape of a prompt; about 1.5 µs per 100 tokens.
+    """Return the shape of a prompt: keyed hashes of its prefixes. Takes about 1.5 µs per 100 tokens.
 
     Args:
         parts: the prompt's canonical text in the order in which a server reads it: tools, system messages, then the

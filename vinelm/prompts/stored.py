@@ -1,4 +1,4 @@
-"""Shapes of prompts as bytes, to store them with a row's calls."""
+"""Converts shapes of prompts to bytes, which are stored with a row's calls, and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZES = struct.Struct("<II")
 
 
 def packed(shapes: Iterable[Shape], key: bytes) -> bytes:
-    """Return the shapes as bytes (about 8 per block and 12 per part), with a fingerprint of their key."""
+    """Return the shapes as bytes (about 8 bytes per block and 12 per part), with a fingerprint of their key."""
     data = [_mark(key)]
     for shape in shapes:
         n_blocks, n_ends = len(shape.blocks), len(shape.ends)
@@ -26,7 +26,9 @@ def packed(shapes: Iterable[Shape], key: bytes) -> bytes:
 
 
 def unpacked(data: bytes, key: bytes) -> tuple[Shape, ...]:
-    """Return the shapes that :func:`packed` was given; raise :class:`ValueError` for another key or truncated bytes."""
+    """Return the shapes from which :func:`packed` made ``data``; raise :class:`ValueError` if the key is another one or
+    bytes are missing.
+    """
     if data[:_MARK_BYTES] != _mark(key):
         raise ValueError("made with another key")
     found, at = [], _MARK_BYTES

@@ -1,4 +1,7 @@
-"""Tests whether a plan loses more than a margin against today's answers; needs labels only for answers that differ. Pure."""
+"""Tests whether a plan loses more than an allowed margin against the current setup's answers ("today's").
+
+Only answers that differ from today's need labels. The package has no side effects.
+"""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""Decides which plans are worth a proof, and how many labels the proof takes, before any label is requested."""
+"""Decides, before any label is requested, which plans are worth a proof and how many labels the proof takes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ OUT_OF_REACH = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """The facts about one plan from the recorded requests that choose plans, without labels.
+    """The facts about one plan, without labels, from the recorded requests that are used to choose plans.
 
     Attributes:
         name: The plan's name.
         saved: Share of the current cost that the plan saves, below 1; negative if the plan is more expensive.
-        differing: Number of compared requests in which the plan's answer differs from today's.
+        differing: Number of compared requests in which the plan's answer differs from today's (the current setup's).
         seen: Number of requests in which the plan's answer was compared with today's.
     """
 
@@ -33,7 +33,7 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan that is to be proven.
+    """A plan to test: the test tries to prove that the plan loses less than the allowed margin.
 
     Attributes:
         name: The plan's name.
@@ -47,8 +47,8 @@ class Candidate:
 
 
 def labels_needed(differing: float, margin: float, diff: float = 0.0) -> tuple[float, float]:
-    """Return how many labels suffice for a proof in half of all cases, and in 80 % of them, for one plan at 95 %
-    confidence.
+    """Return the numbers of labels with which a proof for one plan at 95 % confidence succeeds in half of all cases,
+    and in 80 %.
 
     Args:
         differing: Share of the requests in which the plan's answer differs from today's.
@@ -81,7 +81,7 @@ def choose_candidates(
 ) -> list[Candidate]:
     """Return the plans worth testing, most promising first; empty if no plan can be proven with this number of labels.
 
-    The requests that chose the plans must not be used again for the proof.
+    The requests that were used to choose the plans must not be used again for the proof.
 
     Args:
         plans: All plans that were compared with today's answers.

@@ -1,4 +1,4 @@
-"""The next question or call that a test of several plans needs, and the state of its candidates."""
+"""The moves that a test of several candidate plans asks for (a question or a call), and the state of each candidate."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Question:
     Attributes:
         candidate: The name of the candidate whose answer is compared.
         request: The index of the request.
-        weight: Number of requests that the answer stands for: 1, or 1 / share if people are asked about only a share of
-            such requests.
-        audit: Whether both answers count as equal, and people check whether their scores are.
+        weight: Number of requests that the person's answer stands for: 1, or 1 / share if people are asked about only a
+            share of such requests.
+        audit: Whether this is an audit: both answers count as equal, and people check whether their scores are equal.
     """
 
     candidate: str
@@ -52,11 +52,11 @@ class Ended:
     """The end of the test: no further move is needed.
 
     Attributes:
-        reason: ``proven``: ``candidate`` loses less than the allowed loss; ``labels`` or ``requests``: labels or
-            requests are used up, or far too few are left; ``hopeless``: even if it lost nothing, no candidate could be
-            expected to be proven within three times the labels left.
+        reason: ``proven``: ``candidate`` loses less than the allowed loss. ``labels`` or ``requests``: all labels or
+            requests are used up. ``hopeless``: even if it lost nothing, no candidate could be expected to be proven
+            with three times the labels left.
         candidate: The proven candidate; of several, the candidate that saves most.
-        margin: The smallest loss that its proof excludes, as a fraction.
+        margin: The smallest loss that the candidate's proof excludes, as a fraction.
     """
 
     reason: EndReason
@@ -69,24 +69,24 @@ Move = Ask | Compare | Question | Ended
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The state of one candidate.
+    """The state of the test for one candidate.
 
     Attributes:
         candidate: The candidate's name.
         saved: Share of the current cost that the candidate saves.
-        requests: Number of requests that count so far: all before the first request that still lacks an answer or a
-            label.
+        requests: Number of requests that count so far: in the test's order, all before the first request that still
+            lacks an answer or a label.
         differing: Number of these requests in which the candidate's answer differs from today's.
         labels: Number of labels that count so far.
         skipped: Number of skipped questions. Each counts as the worst score.
         diff: Weighted mean of the candidate's score minus today's over the requests that count; an estimate without a
             guarantee.
         log_wealth: The logarithm of the evidence that the candidate loses less than a margin, keyed by margin.
-        threshold: A margin is proven when its log wealth has reached this value.
+        threshold: A margin is proven once its value in ``log_wealth`` has reached this number.
         proven: The smallest margin that is proven; None if no margin is.
         needed: The expected number of further labels to prove a margin, keyed by margin; 0 if it is proven, infinite if
             it will not be.
-        audit: Share of the requests with equal answers about which people are asked, as an audit.
+        audit: The share of equal answers that people are asked to compare nevertheless, as an audit.
         judge_r2: Share of the scores' variance that the judge explains according to the labels so far; None without a
             judge.
         judge_used: Whether the judge saves labels at the moment.

@@ -1,9 +1,9 @@
-"""Tests candidate plans together: which models answer which request, which questions people get, and what is proven.
+"""Tests several candidate plans together: decides the next call or question to people, and which plan is proven.
 
-Every candidate has a separate wealth (`wealth.py`) and a separate prefix of the ordered requests that it has completed.
-A wealth depends only on the events of its prefix. So the guarantee holds at every look, whichever candidate gets the
-next question; the candidates share the error probability. Labels go to the candidate that saves most per label still
-needed.
+Every candidate has a separate test (a ``Wealth``, see `wealth.py`) and a separate prefix of the ordered requests that
+it has completed. The test depends only on the events of this prefix. So the guarantee holds whenever one looks,
+whichever candidate gets the next question; the candidates share the error probability. Labels go to the candidate that
+saves the most money per label it still needs.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ HEAD_START = 3.0
 
 @dataclass(eq=False)
 class _Entrant:
-    """A candidate and everything known about it.
+    """A candidate in the race, with everything known about the candidate.
 
     Attributes:
         plan: The candidate.
-        wealth: The test that the candidate loses less than each margin, by bets.
-        at: The index of the first cluster (or request, without clusters) that still lacks an answer or label.
+        wealth: The test by bets, for each margin, that the candidate loses less than this margin.
+        at: The index of the first cluster (or request, without clusters) that still lacks an answer or a label.
         same: Whether the answer equals today's, keyed by the index of each answered request.
         scores: The candidate's score minus today's according to people, keyed by request; -1 for skipped questions.
         verdicts: The judge's verdict in [-1, 1], keyed by request.
@@ -54,11 +54,13 @@ class _Entrant:
 
 
 class Race:
-    """Decides the next move until a candidate is proven to lose less than the allowed loss, or no candidate can be.
+    """A joint test of several candidate plans. Decides the next move (a call or a question) until some candidate is
+    proven to lose less than the allowed loss, or no candidate can be proven.
 
     The race is deterministic: the same events lead to the same state in any order. Events of requests that a candidate
-    has not reached yet are kept until it reaches them. Labels that were not asked for (of equal answers without an
-    audit, or of requests that a judge leaves out) are counted, but not used: they would bias the mean.
+    has not reached yet are kept until it reaches them. Labels that were not asked for (of equal answers outside an
+    audit, or of requests skipped because of the judge's verdict) are counted, but not used, because they would bias the
+    mean.
 
     Args:
         candidates: The plans to test, chosen on other requests (:func:`choose_candidates`). Without any, the race ends
@@ -68,12 +70,13 @@ class Race:
         max_loss: The loss that has to be excluded, as a fraction. Smaller losses are reported if they are excluded,
             too.
         margins: Further losses that are tested, as fractions, to report the smallest that can be excluded.
-        alpha: Probability of any false proof that is allowed, over all attempts.
+        alpha: The allowed probability of a false proof, over all candidates and attempts.
         attempt: The number of the attempt, from 1, if a proof is tried repeatedly; attempt k gets 6 / (pi k)² of alpha,
             so that the sum stays within alpha. None means that this is the only attempt, with all of alpha.
-        audit: Share of equal answers about which people are asked, as an audit. Above 0 if equal answers may have different
-            scores.
-        judge: Whether a judge compares differing answers (:meth:`judged`), which saves labels if it is right.
+        audit: The share of equal answers that people are asked to compare nevertheless, as an audit. Must be above 0 if
+            equal answers may have different scores.
+        judge: Whether a judge model compares differing answers (:meth:`judged`), which saves labels if its verdicts are
+            good.
         clusters: For each request, the name of its cluster, such as a conversation or requests with equal prompts. A
             cluster counts once, with the mean score of its requests and the mean of their weights. Clusters come in the
             order of their first requests, which must not depend on their sizes.
@@ -163,13 +166,14 @@ class Race:
         }
 
     def next(self) -> Move:
-        """Return the next move. It stays the same until an event is recorded."""
+        """Return the next move: a call, a question, or the end. It stays the same until an event is recorded."""
         return next(self._moves())
 
     def aim(self, max_loss: float) -> None:
-        """Try to prove from now on that candidates lose less than ``max_loss``, which must be one of the margins.
+        """Change the loss to exclude: from now on, try to prove that candidates lose less than ``max_loss``, which must
+        be one of the margins.
 
-        The guarantee covers all margins at any time.
+        This does not weaken the guarantee, which covers all margins at any time.
         """
         _check(max_loss in self.margins, f"max_loss {max_loss!r} is none of the margins {self.margins}")
         self.max_loss = float(max_loss)
@@ -191,7 +195,7 @@ class Race:
         self._advance(entrant)
 
     def labelled(self, candidate: str, request: int, score: float, *, counted: bool = True) -> None:
-        """Record people's labels of a request: the candidate's score minus today's.
+        """Record how people scored the candidate's answer to a request, compared with today's.
 
         Args:
             candidate: The name of the candidate whose answer was compared.
@@ -214,11 +218,11 @@ class Race:
             self._advance(entrant)
 
     def skipped(self, candidate: str, request: int) -> None:
-        """Record that people will not compare the candidate's answer to this request. It counts as the worst score, -1,
-        and as a label.
+        """Record that people will not compare the candidate's answer to this request. The question then counts as a
+        label with the worst score, -1.
 
-        With a better score, skipping hard comparisons could bring about a proof. Do not call this for a question that
-        may still be answered: it stays open, and :meth:`upcoming` returns other questions meanwhile.
+        With a better score, skipping hard comparisons could lead to a false proof. Do not call this for a question that
+        may still be answered: such a question stays open, and :meth:`upcoming` returns other questions meanwhile.
         """
         entrant = self._entrant(candidate, request)
         if request not in entrant.skipped:
@@ -229,9 +233,11 @@ class Race:
             self._advance(entrant)
 
     def judged(self, candidate: str, request: int, verdict: float | None) -> None:
-        """Record a judge's verdict on a request in [-1, 1]: above 0 if the candidate's answer is better than today's.
+        """Record a judge model's verdict on a request, in [-1, 1]: above 0 if the candidate's answer is better than
+        today's.
 
-        None stands for a judge that failed, and counts as 0. A wrong or biased judge costs labels, never the guarantee.
+        None means that the judge failed, and counts as 0. A wrong or biased judge makes more labels necessary, but does
+        not weaken the guarantee.
         """
         entrant = self._entrant(candidate, request)
         _check(self.judge, "the race has no judge: Race(..., judge=True)")
@@ -242,7 +248,7 @@ class Race:
         self._advance(entrant)
 
     def standings(self) -> list[Standing]:
-        """Return the standing of each candidate, in the order of the candidates."""
+        """Return the state of the test for each candidate, in the order of the candidates."""
         return [self._standing(entrant) for entrant in self._entrants.values()]
 
     def _standing(self, entrant: _Entrant) -> Standing:
@@ -265,7 +271,9 @@ class Race:
         )
 
     def _proven(self, entrant: _Entrant) -> float | None:
-        """Return the smallest margin that is proven together with all larger margins; None if the largest is not proven."""
+        """Return the smallest margin such that it and all larger margins are proven for this candidate; None if the
+        largest is not proven.
+        """
         smallest, highest = None, entrant.wealth.highest
         for at in reversed(range(len(self.margins))):
             if highest[at] < self.threshold:
@@ -307,8 +315,8 @@ class Race:
                 yield move
 
     def _lacking(self, entrant: _Entrant, unit: int) -> Iterator[Move]:
-        """Yield the moves that a candidate still needs before the cluster with index ``unit`` (a request, without
-        clusters) counts.
+        """Yield the moves that are still needed before the cluster with index ``unit`` (or the request, without
+        clusters) can count for the candidate.
         """
         name, used = entrant.plan.name, entrant.wealth.uses_judge
         for request in self._members[unit]:
@@ -323,7 +331,7 @@ class Race:
                 yield Question(name, request, 1.0 / JUDGE_SHARE if used else 1.0)
 
     def _advance(self, entrant: _Entrant) -> None:
-        """Update the candidate's wealth with all further requests (or clusters) that are complete, in their order."""
+        """Update the candidate's test with the next requests (or clusters) in order, as far as they are complete."""
         wealth = entrant.wealth
         # In the order of the units, which was fixed beforehand: an incomplete unit holds up those after it. If easy units could
         # go first, the order would depend on the answers, and the guarantee would be lost.

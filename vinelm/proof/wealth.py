@@ -1,10 +1,10 @@
-"""Tests one plan by bets, request by request, that the plan loses less than a margin; tests several margins at once.
+"""A sequential statistical test, by betting, that a plan loses less than a margin. Tests several margins at once.
 
-Per unit (a request, or a cluster of them) x is the plan's score minus today's. If the plan loses the margin m or more,
-the mean of x + m is at most 0. A bet stakes the share lambda of the wealth, chosen before x is known. It multiplies the
-wealth by 1 + lambda (x + m), which is at most 1 on average. Starting with 1, the wealth ever reaches 1 / alpha with a
-probability of at most alpha (Ville): this holds at every look, for any distribution, and for any stakes that use only
-the past (Waudby-Smith and Ramdas 2024).
+For each unit (a request, or a cluster of requests), x is the plan's score minus today's (the current setup's). If the
+plan loses the margin m or more, the mean of x + m is at most 0. A bet stakes the share lambda of the wealth, chosen
+before x is known. It multiplies the wealth by 1 + lambda (x + m), which is at most 1 on average. Starting with 1, the
+wealth ever reaches 1 / alpha with a probability of at most alpha (Ville). This holds whenever one looks, for any
+distribution, and for any stakes that use only the past (Waudby-Smith and Ramdas 2024).
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ JUDGE_PRIOR = 2.0
 
 
 class Wealth:
-    """The wealth of one plan for each margin, and the stakes on its next unit, which is a request or a cluster. Units
-    are taken one by one, in order.
+    """The test of one plan: the wealth that the bets have reached for each margin, and the stakes on the next unit. A
+    unit is a request or a cluster of requests; units are taken one by one, in order.
 
     Args:
         margins: Losses that are tested, shape (margins,), as fractions.
-        differing: The prior estimate of the share of differing requests; an error costs labels, not the guarantee.
+        differing: The prior estimate of the share of requests with differing answers. If it is wrong, more labels are
+            needed, but the guarantee holds.
         lowest: The largest possible loss of one unit: 1, or 1 / share if people are asked about only that share of
             equal answers.
         heaviest: The largest weight that a unit can have. The usual weight is assumed to be 1.
-        audit: Share of equal answers that people are asked about; used for the expected number of labels.
-        judged: Whether a judge compares answers.
+        audit: The share of equal answers that people are asked to compare; used for the expected number of labels.
+        judged: Whether a judge model compares answers.
     """
 
     def __init__(
@@ -81,7 +82,9 @@ class Wealth:
 
     @property
     def uses_judge(self) -> bool:
-        """Whether a judge saves labels now: people get the next differing request only with probability :data:`JUDGE_SHARE`."""
+        """Whether the judge is good enough to save labels now: people are then asked about a differing request only
+        with probability :data:`JUDGE_SHARE`.
+        """
         return len(self._stakes) > 1 and self.judge_r2 >= JUDGE_R2
 
     @property
@@ -90,13 +93,13 @@ class Wealth:
         return self._scored / self._weight if self._weight else math.nan
 
     def guess(self, verdict: float) -> float:
-        """Return the expected score, minus today's, of a request with this verdict of the judge, fitted to the labels
-        so far.
+        """Return the expected score minus today's, in [-1, 1], of a request with this verdict of the judge, by a linear
+        fit to the labels so far.
         """
         return min(1.0, max(-1.0, self._level + self._slope * verdict))
 
     def take(self, score: float, weight: float, *, differs: bool, told: int) -> None:
-        """Settle the bets on one unit without verdicts of a judge.
+        """Update the wealth with the result of one unit that no judge has compared.
 
         Args:
             score: The unit's mean score minus today's; 0 if nothing differs.
@@ -121,13 +124,13 @@ class Wealth:
     def take_judged(
         self, judged: Sequence[tuple[float, float | None, float]], weight: float, *, rest: float = 0.0, told: int = 0
     ) -> None:
-        """Settle the bets on a unit with differing requests that a judge compared.
+        """Update the wealth with the result of one unit in which a judge has compared differing answers.
 
         Args:
             judged: One (verdict, score, part) for each such request: the judge's verdict, the score minus today's (None
                 if people were not asked), and the request's share of the unit's weight.
             weight: The unit's weight.
-            rest: What the unit's other requests contribute to the unit's mean score.
+            rest: The part of the unit's mean score that comes from its other requests.
             told: Number of labels that people gave for these other requests.
         """
         share = JUDGE_SHARE if self.uses_judge else 1.0
@@ -154,7 +157,7 @@ class Wealth:
         Args:
             at: The index of the margin.
             threshold: The log wealth that counts as proof.
-            lossless: Assume that the plan loses nothing, whatever its labels were.
+            lossless: Whether to assume that the plan loses nothing, whatever its labels say.
         """
         if self.highest[at] >= threshold:
             return 0.0
@@ -179,9 +182,9 @@ class Wealth:
         self._weight += weight
 
     def _bet(self) -> None:
-        """Set the stake of each margin to the one with which the wealth would have grown most so far.
+        """Set each margin's stake to the one with which the wealth would have grown most so far.
 
-        The growth is that on the requests so far and on the pseudo-observations of the prior.
+        The growth is computed over the units so far and some imagined observations, which act as a prior.
         """
         mode = int(self.uses_judge)
         # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen
@@ -213,7 +216,7 @@ class Wealth:
         return self._past_of(self._stakes[1], np.array([right, wrong, -right, -wrong, s, -s, 0.0]), chances)
 
     def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
-        """Return the growth of the log wealth by margin and stake over the pseudo-observations of the prior.
+        """Return the growth of the log wealth over the imagined observations of the prior, shape (margins, stakes).
 
         Args:
             stakes: The stakes to compare, shape (margins, stakes).

@@ -1,4 +1,4 @@
-"""Observations: the recorded results of each invocation of a request."""
+"""Observations: one recorded row for each invocation of a stage by a request, with its result, cost and latency."""
 
 from vinelm.whole_imports import attach_stub
 

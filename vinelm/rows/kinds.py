@@ -1,4 +1,4 @@
-"""Converts rows between the stages of a template with request types and the application's own stages."""
+"""Converts rows between the stage names of a template with request types and the application's own stage names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from vinelm.template.template import stage_title
 def untitled(rows: Iterable[Observation], template: Template) -> list[Observation]:
     """Return the rows with the application's own stage names instead of those of a template with request types.
 
-    A row's ``arm`` (next stage) becomes None if only one stage can follow in the application's own template.
+    A row's ``arm`` (the stage that came next) becomes None if only one stage can follow in the application's own
+    template.
 
     Args:
         rows: Rows with the stage names of ``template``.

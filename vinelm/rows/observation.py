@@ -20,7 +20,7 @@ class Usage:
     """Cost, time and tokens of one model call, as its backend measured them. Unknown values are None, never 0.
 
     Args:
-        model: The catalog name.
+        model: The model's name in the catalog.
         cost_usd: Cost of all attempts in dollars, >= 0.
         latency_s: Wall-clock (or virtual) seconds of the last attempt, >= 0; NaN for a call in a batch.
         tokens_in: Prompt tokens, including cached ones.
@@ -30,7 +30,7 @@ class Usage:
         tokens_estimated: Whether the counts come from the length of the text, not from the provider.
         ttft_s: Seconds to the first token of the last attempt.
         provider_latency_s: Seconds that the provider reports.
-        retries: Number of attempts before the last attempt.
+        retries: Number of attempts before the last one.
         waited_s: Seconds from the call to the start of the last attempt: rate limits, failed attempts and backoff.
         finish_reason: The provider's reason why the answer ended. Secrets that a server repeats here are replaced
             (:func:`vinelm.catalog.redacted`).
@@ -38,8 +38,8 @@ class Usage:
         response_model: The model that the provider says has answered, often a dated version; secrets are replaced. Not stored.
         price_id: ``PROVIDER/MODEL`` of the list price that ``cost_usd`` was computed with; None if the price was given.
         failure: Why the call failed; None if it succeeded.
-        list_usd: Cost at the ordinary price in dollars, if the call was bought at batch prices or answered by an equal
-            call (``latency_s`` is then that call's latency); else None.
+        list_usd: Cost at the ordinary price in dollars, if the call was bought at batch prices, or was not made because
+            an equal call had the answer. In the second case ``latency_s`` is the equal call's latency. Else None.
     """
 
     model: str
@@ -81,8 +81,8 @@ class Usage:
 class Observation:
     """One stage invocation of one request, including the tools after it: one row of the store.
 
-    A failed invocation has a ``failure`` and its cost until then; its ``success`` and ``stopped`` are None, and the request
-    has no longer prefix that starts with it.
+    A failed invocation has a ``failure`` and its cost until then; its ``success`` and ``stopped`` are None, and no row
+    of the request continues its prefix.
 
     Args:
         request_id: The request.
@@ -105,21 +105,22 @@ class Observation:
         ttft_s: Seconds to the first token.
         calls: Number of model calls of the stage.
         retries: Number of failed attempts of these calls.
-        in_flight: Number of calls on the same engine when this invocation started.
+        in_flight: Number of calls running on the same engine (the server of a model) when this invocation started.
         failure: Why the invocation failed; None if it succeeded.
         detail: One line about the failure; without a failure, a note if the request continues where the template ends.
-        signal: What the workflow's ``signal`` returned after the invocation; None without one. For a failed invocation None, or
-            ``"error"`` with ``signal="status"``.
-        answer: The workflow's ``answer`` keys after the invocation, as canonical JSON text; None without one.
+        signal: What the workflow's ``signal`` function returned after the invocation; None without such a function. For
+            a failed invocation it is ``"error"`` if the workflow declares ``signal="status"``, else None.
+        answer: The workflow's ``answer`` keys after the invocation, as canonical JSON text; None without an answer.
         answer_digest: Hash of the answer.
-        answer_class: The number of the answer's class: equal answers of a request share a class. Classes are numbered from 0 as
-            they first occur in the request's rows, sorted by depth and prefix. None without an answer.
-        is_continued: Whether the path that bought the row continued after the workflow's own check had passed an earlier
+        answer_class: A number that is the same for equal answers to a request. Numbers start at 0, in the order in
+            which answers first occur in the request's rows, sorted by depth and prefix. None without an answer.
+        is_continued: Whether the profile continued to this row although the workflow's own check had passed an earlier
             answer, which would have ended the request.
-        sampler: The sampler that bought the row; None if it was not bought by a profile.
+        sampler: The profile's sampler that chose the row to be recorded; None if the row is not from a profile.
         round: The sampler's round, from 0.
-        probability: The probability of proposing the path that bought the row, given what was known then, in (0, 1]; the same
-            for all rows bought along the path. None if it is not known.
+        probability: The probability, in (0, 1], with which the sampler proposed the path for which the row was
+            recorded, given what was known then. It is the same for all rows recorded along the path. None if it is not
+            known.
         list_usd: Cost of the stage's calls at ordinary prices in dollars, if some calls were made in a batch, which
             costs less; else None.
 
@@ -173,7 +174,7 @@ class Observation:
 
     @property
     def is_timed(self) -> bool:
-        """Whether the stage's latency is known; it is unknown for batch calls and some imported calls."""
+        """Whether the invocation's latency is known; it is unknown for batch calls and some imported calls."""
         return not math.isnan(self.latency_s)
 
     @property
@@ -183,8 +184,8 @@ class Observation:
 
     @property
     def asked_usd(self) -> float:
-        """Cost of the invocation and its tools in dollars if no answer were shared: a call answered by an equal call
-        counts at its own price.
+        """Cost of the invocation and its tools in dollars if every call had been made: a call that used an equal call's
+        answer counts at its own price.
         """
         is_equal = self.list_usd is not None and (self.is_timed or not self.cost_usd)
         return self.served_usd if is_equal else self.cost_usd + self.tool_cost_usd
@@ -200,7 +201,9 @@ class Observation:
         return len(self.prefix)
 
     def ended(self, rule: StopRule) -> bool:
-        """Return whether the request ends here under this stop rule. A failed invocation always ends it."""
+        """Return whether the request ends after this invocation under the stop rule ``rule``. A failed invocation
+        always ends the request.
+        """
         return self.failure is not None or bool(getattr(self, ENDED_BY[rule]))
 
     def next_stage(self, followers: Sequence[str]) -> str | None:
@@ -216,9 +219,10 @@ def at_ordinary_prices(rows: Iterable[Observation]) -> list[Observation]:
 
 
 def with_seconds(rows: Sequence[Observation]) -> list[Observation]:
-    """Return the rows with missing latencies filled in: the mean over the timed rows of the same stage and model.
+    """Return the rows with each missing latency replaced by the mean over the rows of the same stage and model whose
+    latency is known.
 
-    If no such row is timed, the latency is 0.
+    If there are no such rows, it is replaced by 0.
     """
     if all(row.is_timed for row in rows):
         return list(rows)

@@ -1,4 +1,4 @@
-"""One call of a tool: the key by which calls are equal, and its recorded event."""
+"""One call of a tool: the key that equal calls have in common, and the event that is recorded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def text_of(content: Any) -> str:
 
 
 def value_of(text: str) -> Any:
-    """Parse a tool's answer as JSON; text that is not JSON is returned as it is."""
+    """Return a tool's answer parsed as JSON, or the text itself if it is not JSON."""
     try:
         return json.loads(text, parse_constant=str)
     except (ValueError, RecursionError):
@@ -31,7 +31,7 @@ def value_of(text: str) -> Any:
 
 
 def is_answered(status: str | None, text: str) -> bool:
-    """Return whether a tool's answer is a result, not an error: neither its status nor its first word is "error"."""
+    """Return whether a tool's answer is a result rather than an error, which has "error" as its status or first word."""
     return status != "error" and not text.lower().startswith("error")
 
 
@@ -63,7 +63,7 @@ class ToolEvent:
         key: :func:`canonical_key` of the call.
         is_ok: whether the call returned a result; False if it raised.
         kind: why the call was started.
-        started_s: seconds since the request began.
+        started_s: seconds from the beginning of the request to the start of the call.
         ended_s: seconds from the beginning of the request to the end of the call, >= ``started_s``.
         cost_usd: the cost in dollars that the tool's declaration gives for a call.
         is_used: whether the application asked for the call's result.
@@ -86,13 +86,13 @@ class ToolEvent:
 
 
 class SessionPart(NamedTuple):
-    """An addition to a recorded session by one of its runs: a user message, or a call.
+    """One event that a run adds to a recorded session (a conversation): a user message, or a tool call.
 
     Args:
         session: the name of the session; the runs of one conversation share it.
         run: the id of the run, unique within the session.
         event: the message or the call, with seconds counted from the beginning of the run.
-        is_read: whether the called tool is declared read-only; None for an undeclared tool, or a user message.
+        is_read: whether the called tool is declared read-only; None for an undeclared tool or a user message.
     """
 
     session: str
@@ -102,11 +102,11 @@ class SessionPart(NamedTuple):
 
 
 class ToolSession(NamedTuple):
-    """One recorded session.
+    """The user messages and tool calls of one recorded request or conversation.
 
     Args:
         name: the name of the request or conversation.
-        group: sessions with the same group repeat each other, such as trials of one task.
+        group: the name of a group of sessions that repeat each other, such as several trials of one task.
         events: the user's messages and the calls, in order.
     """
 
@@ -122,6 +122,6 @@ History = Sequence["str | ToolEvent"]
 def begins_with(longer: Sequence[Any], known: Sequence[Any]) -> bool:
     """Return whether ``longer`` begins with the items of ``known``, compared by identity (``is``).
 
-    Results that were computed from ``known`` can then be extended.
+    If it does, results that were computed from ``known`` can be extended instead of computed again.
     """
     return len(longer) >= len(known) and all(map(operator.is_, longer, known))

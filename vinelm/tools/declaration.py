@@ -1,4 +1,4 @@
-"""The application's declaration of a tool. Undeclared tools are never prefetched."""
+"""The application's declaration of what a tool may do. Undeclared tools are never prefetched."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class ToolDeclaration:
     Args:
         name: the tool's name, by which models call it.
         read_only: whether the tool changes nothing, so that an unused call does no harm.
-        writes: which earlier tool results a call makes stale: those of this "session", or those of "all" sessions. None for a
-            read-only tool.
+        writes: which earlier tool results may be outdated after a call: those of this ``"session"``, or those of
+            ``"all"`` sessions. None for a read-only tool.
         cost_usd: cost of one call in dollars, >= 0.
         ttl_s: seconds for which a result stays true, > 0; None if it stays true during the whole run.
         unchecked: whether a call may be prefetched even if the application may still refuse or change it, by an interrupt, a
             middleware or a node in between.
 
     Raises:
-        ConfigError: the tool is declared both read-only and writing, or neither; or it writes and is unchecked; or a number is
-            out of range.
+        ConfigError: the tool is declared both read-only and writing, or neither; it is declared writing and unchecked;
+            or a number is out of range.
     """
 
     name: str

@@ -13,15 +13,15 @@ from vinelm.tools.call import History
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """Lets a request start read-only tools before the model asks for them.
+    """Settings with which a request starts read-only tools before the model asks for them (prefetching).
 
     Args:
         waste_usd: The maximum expected cost, in dollars, of a request's unused prefetches, >= 0.
         at_once: The maximum number of a request's prefetches in flight at the same time, >= 1.
-        least_probability: The minimum probability, in (0, 1], that a call will be used, below which it is not started: even
-            free calls cause load.
-        join_s: Seconds that the application's call waits for an equal prefetch in flight before it is made anyway, > 0. The
-            prefetch may be waiting for a lock that the request holds.
+        least_probability: The minimum probability, in (0, 1], that a call's result will be used. Less likely calls are
+            not started, because even free calls cause load.
+        join_s: Seconds, > 0, that the application's call waits for an equal prefetch in flight. Then the call is made
+            anyway, because the prefetch may be waiting for a lock that the request holds.
 
     Raises:
         ConfigError: a number is out of range.
@@ -46,8 +46,8 @@ class Speculation:
 class ToolCandidate(NamedTuple):
     """A predicted call of a tool.
 
-    ``arguments`` are JSON values by name, and ``probability`` is that of the call. ``seconds`` are the durations of earlier
-    calls of the tool; empty if none are known.
+    ``arguments`` are JSON values by name, and ``probability`` is the probability that the call is made. ``seconds`` are
+    the durations of earlier calls of the tool; empty if none are known.
     """
 
     tool: str
@@ -60,13 +60,14 @@ class ToolCandidate(NamedTuple):
 class Candidates(Protocol):
     """Predicts the next tool calls of a request. Must be fast and without side effects: it runs before each model call.
 
-    If it has a method ``for_run()``, each run uses the predictor that this method returns, which may cache what it has read.
-    The history passed to a call then begins with the same objects as in the call before, followed by the new events.
+    An optional method ``for_run()`` may return a separate predictor for each run, which may cache what it has read. The
+    history passed to :meth:`candidates` then begins with the same objects as in the previous call, followed by the new
+    events.
     """
 
     def candidates(self, history: History) -> Sequence[ToolCandidate | tuple[str, Mapping[str, Any], float]]:
-        """Return the tool calls that may follow ``history`` before the next call that writes, each as (tool, arguments,
-        probability).
+        """Return the tool calls that may follow ``history`` before the next call of a tool that writes, each as (tool,
+        arguments, probability).
 
         ``history`` has the user's messages and the tool calls of the run so far, in order.
         """

@@ -1,4 +1,4 @@
-"""Decides whether results can compare plans at all, and supplies default objectives."""
+"""Checks whether recorded results suffice to compare plans, and supplies default objectives."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SURE = 0.8
 def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
     """Return two objectives whose plans can replace a plan of the given accuracy and mean cost per request.
 
-    The first is the lowest cost at no lower accuracy, the second the highest accuracy at no higher cost. Both limits have a
-    tolerance for rounding, so that the given plan meets them. The first allows no mixture that just reaches the minimum
-    accuracy, because a plan's surplus accuracy helps to show that nothing is lost.
+    The first is the lowest cost at no lower accuracy, the second the highest accuracy at no higher cost. Both limits
+    have a tolerance for rounding, so that the given plan meets them. The first allows only single plans: a mixture of
+    two plans would just reach the minimum accuracy, and a plan's surplus accuracy helps to show that nothing is lost.
 
     Args:
         accuracy: The plan's accuracy, a fraction.
@@ -57,21 +57,20 @@ class Runnable(Protocol):
 
 
 def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list[Runnable]:
-    """Return the plans to run in a profile: the most accurate plans within 70 % and within 100 % of the current cost, and a
-    single model.
+    """Return up to three plans to run in a profile: the most accurate within 70 % of the current cost, the most
+    accurate within 100 %, and a single model.
 
-    The first plan comes second if its accuracy is predicted to be more than :data:`HARDLY` below both the current setup's and
-    the second plan's. The model is the cheapest within 70 % of the current cost whose accuracy is predicted to be at most
-    :data:`HARDLY` below the current setup's. The comparison of single models has already run this model on some requests, so
-    its missing runs cost little. Without it, the profile might prove a plan that changes few answers, but not test the large
-    saving that a person would try first.
+    The plans come in this order. The first two are swapped if the predicted accuracy of the first is more than
+    :data:`HARDLY` below both the current setup's and the second's. The single model is the cheapest one that costs at
+    most 70 % of the current cost, with a predicted accuracy at most :data:`HARDLY` below the current setup's. It is
+    included because a person would try it first, and because it costs little: an earlier comparison of single models
+    has already run it on some requests.
 
     Args:
         today: The current setup.
         plans: All plans.
-        tried: The plans restricted to steps that enough recorded requests took. The best of them is preferred if the best of
-            all
-            plans is at most :data:`HARDLY` more accurate.
+        tried: The plans restricted to steps that enough recorded requests took. The best of these plans is preferred if
+            the best of all plans is at most :data:`HARDLY` more accurate.
     """
     found: list[Decision] = []
     for share in (SAVED, 1.0):
@@ -90,8 +89,8 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
 
 
 def within(cost_usd: float, confidence: float | None = None) -> Objective:
-    """Return the objective of the highest accuracy within a mean cost per request of ``cost_usd`` dollars, with a tolerance for
-    rounding.
+    """Return the objective "highest accuracy at a mean cost of at most ``cost_usd`` dollars per request", with a
+    tolerance for rounding.
 
     With ``confidence``, a level such as 0.8, plans are ranked by the lower end of their accuracy's interval at this level; None
     ranks them by the estimate.
@@ -106,7 +105,9 @@ BUDGETS = 5
 
 
 def require_comparable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
-    """Raise :class:`ConfigError` with the reason if plans cannot be compared with the rows of these requests."""
+    """Raise :class:`ConfigError` with the reason if plans cannot be compared by ``rows``, the recorded results of
+    ``requests``.
+    """
     models = dict.fromkeys(name for stage in template.stages for name in stage.models or ())
     if len(models) < 2:
         raise ConfigError(
@@ -143,7 +144,8 @@ def swept(planning: Sequence[Fit]) -> tuple[Objective, ...]:
     Budgets are spaced geometrically. If all plans are free or cost the same, the sweep is one objective without a budget.
 
     Args:
-        planning: The fits that choose plans, one for each part of the requests; all of them have plans in this range.
+        planning: The estimates that plans are chosen from, one for each part of the requests. Budgets are chosen from a
+            range in which all of them have plans.
     """
     ranges = [half.plans.frontier_range() for half in planning]
     low, high = max(found.cheapest_usd for found in ranges), max(found.dearest_usd for found in ranges)

@@ -1,4 +1,4 @@
-"""Compares plans with the current setup or the strongest single model, on requests that did not choose the plans."""
+"""Compares plans with the current setup or the best single model, on requests that were not used to choose the plans."""
 
 from __future__ import annotations
 
@@ -67,23 +67,24 @@ _POLICIES: tuple[tuple[PolicyName, str], ...] = (("signals", "signals"), ("paths
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison:
-    """Compares plans by the recorded results of a store. The requests are split into parts once. Has no side effects.
+    """Compares plans by the recorded results of a store. The requests are split into parts once; each part tests plans
+    that were chosen on the other parts. Has no side effects.
 
     Args:
         requests: The ids of all requests for which results could have been recorded.
         rows: The recorded results, with costs and latencies as the service would have.
-        template: The bound template, with the stop rule to plan for.
+        template: The workflow's stages, each with its models, and the stop rule (when a request ends) to plan for.
         catalog: The models.
         kinds: The type of each request, by request id; needed if the template has request types.
         estimator: Name of the estimator that plans.
         seed: Decides the split.
         spent_usd: Dollars charged for the rows; None means the sum of the rows' costs.
-        is_judged: Whether a model judged which answers are right.
+        is_judged: Whether a judge model decided which answers are right.
         annotated: The trie of all rows, if it was estimated already; its plans give the compared plans their names.
         referred: How the rows of requests without labels were scored by comparison with the current setup; None if all have
             labels.
         hopeful: The rows, scored as if all answers that people have not yet judged were as good as the current setup's.
-        on_done: Called as ``on_done(done, total, what)``.
+        on_done: Called as ``on_done(done, total, what)`` to report progress.
     """
 
     requests: Sequence[str]
@@ -119,7 +120,7 @@ class Comparison:
 
     @cached_property
     def fit(self) -> CrossFit:
-        """The parts into which the requests are split, each with the plans that all other parts choose.
+        """The parts into which the requests are split, each with the plans that were chosen on all other parts.
 
         Raises:
             EvidenceError: The requests outside of a part have too few rows for an estimate.
@@ -150,7 +151,8 @@ class Comparison:
     def verdict(
         self, *, today: TodaysPlan | None = None, objective: Objective | None = None, max_loss: float = MAX_LOSS
     ) -> Verdict:
-        """Compare plans with the current setup, or else with the strongest single model.
+        """Return the verdict of a comparison of plans with the current setup or, if none is known, with the strongest
+        single model.
 
         Args:
             today: The current setup, if the application's stages do not state it or another plan should be the baseline.
@@ -202,16 +204,17 @@ class Comparison:
 
     @property
     def _level(self) -> float:
-        """The confidence level of each end of a gain's interval.
+        """The confidence level of each end of the interval for a gain.
 
-        It is higher if equal answers may hide losses: part of the error probability is then needed for these losses.
+        The level is higher if answers that count as equal to the current setup's may be worse. The loss from such
+        answers then has a separate bound, which takes part of the allowed error probability.
         """
         return LEVEL + (1.0 - AUDIT_LEVEL if self.referred is not None and self.referred.may_hide else 0.0)
 
     # -- the baseline ----------------------------------------------------------------------------------------------
 
     def _baseline(self, fit: CrossFit, today: TodaysPlan | None, objective: Objective | None) -> _Baseline | str:
-        """Return the baseline, or a short reason why there is none.
+        """Return the plan that others are compared with; if there is none, return a short reason as text.
 
         Args:
             fit: The parts of the requests.
@@ -271,7 +274,9 @@ class Comparison:
     def _with_plans(
         self, found: Verdict, fit: CrossFit, baseline: _Baseline, objective: Objective | None
     ) -> tuple[Verdict, list[_Candidate]]:
-        """Return ``found``, the verdict so far, with all plans, and the candidate plans that are tested in turn."""
+        """Return (the verdict ``found`` with all compared plans filled in, the candidate plans that are tested one
+        after another).
+        """
         usd = found.cost_usd or 0.0
         wanted = self._objectives(fit, baseline) if objective is None else [objective]
         plans = self._candidates(fit, baseline, wanted, lambda: self.whole)
@@ -306,10 +311,12 @@ class Comparison:
         return found, climbed
 
     def _as_today(self, found: Verdict, fit: CrossFit, climbed: Sequence[_Candidate]) -> Verdict:
-        """Return the verdict on requests without labels, with the questions whose answers may prove the next plan.
+        """Return the verdict on requests without labels, including the questions that people should answer to prove one
+        more plan.
 
-        Plans are tested in turn until one fails. If that plan saves money and fails only because people have not judged some of
-        its answers, the questions are these answers. It would have to pass if people found them better as often as worse.
+        Plans are tested in turn until one fails. If the failed plan saves money, it is tested again as if the answers
+        that people have not yet seen were as good as the current setup's. If it passes then, people are asked about
+        these answers.
 
         Args:
             found: The verdict with all compared plans.
@@ -356,7 +363,9 @@ class Comparison:
         return replace(found, by_today=by_today)
 
     def _objectives(self, fit: CrossFit, baseline: _Baseline) -> list[Objective]:
-        """Return the objectives to plan for. Only predictions determine them, so that test answers have no influence."""
+        """Return the objectives to plan for. They are derived from predictions alone, not from the answers that test
+        the plans.
+        """
         cheaper = [within(share * baseline.promised_usd, SURE) for share in (*SHARES, 1.0) if baseline.promised_usd > 0.0]
         found = [*aims(baseline.promised_accuracy, baseline.promised_usd), *cheaper, *swept(fit.planning), FREE]
         return [replace(one, mix=False) if one.mixes else one for one in found]  # a single plan each, which can be named
@@ -364,13 +373,13 @@ class Comparison:
     def _candidates(
         self, fit: CrossFit, baseline: _Baseline, objectives: Sequence[Objective], whole: Callable[[], Fit]
     ) -> list[_Candidate]:
-        """Return one plan for each objective, without duplicates.
+        """Return one plan to test for each objective, without duplicates.
 
-        Considers only policies that were chosen for every part of the requests. Those whose effect can be estimated from the
-        recorded results come first; of these, the simplest with nearly the best prediction is taken. The parts may choose
-        different plans for one objective. If all requests together choose the same plan for several objectives, the objective
-        on which the most parts agree counts. Objectives for which the current setup is the plan are left out, because there is
-        nothing to switch to.
+        Only kinds of policy with a plan for every part of the requests are considered. Those whose effect can be
+        estimated from the recorded results are preferred. Among them, the simplest plan is taken whose predicted
+        accuracy is nearly the best. If several objectives lead to the same plan over all requests, the objective under
+        which the most parts have this plan is kept. Objectives that lead to the baseline itself are left out, because
+        there is nothing to switch to.
 
         Args:
             fit: The parts of the requests, each with plans chosen on the other parts.
@@ -401,7 +410,7 @@ class Comparison:
         return [one for words, one in found.items() if words != baseline.words or one.is_same]
 
     def _single_models(self, fit: CrossFit, baseline: _Baseline) -> list[_Candidate]:
-        """Return every single model except the baseline."""
+        """Return a candidate plan for every single model except the baseline."""
         alone = [dict(half.plain.plans.single_models()) for half in fit.planning]
         found = []
         for name in alone[0]:
@@ -414,7 +423,9 @@ class Comparison:
         return [one for one in found if not one.is_same]
 
     def _alone(self, name: str, other: ChosenPolicy) -> ChosenPolicy:
-        """Return the plan that runs the single model ``name``, estimated from all rows; ``other`` if there is no such plan."""
+        """Return the plan that runs only the model ``name``, with estimates from all rows; ``other`` if there is no
+        such plan.
+        """
         plan = dict(self.whole.plain.plans.single_models()).get(name)
         return other if plan is None else self.whole.plain.following(plan)
 
@@ -428,7 +439,7 @@ class _Baseline:
         is_today: Whether the plan is the current setup.
         models: The plan's model of each stage, by stage name.
         names: All models of the workflow.
-        ways: The plan with its scores on the requests of a part, for each part.
+        ways: For each part of the requests, the plan with its scores on that part.
     """
 
     name: str
@@ -481,14 +492,16 @@ class _Baseline:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A plan to compare with the baseline. Each part of the requests has its own choice of the plan, so the parts may differ.
+    """A plan to compare with the baseline. The plan is chosen separately for each part of the requests, so it may
+    differ between parts.
 
     Attributes:
         policy: What the plan depends on: ``"paths"``, ``"signals"`` or nothing (``"fixed"``).
         ways: For each part, the plan chosen on the other parts, with its scores on this part.
         baseline: The plan to compare with.
         by_all: Returns the plan chosen on all requests.
-        fit: Scores the plan on the requests that have run both plans; None if both were served on all requests.
+        fit: Scores the plan on the requests that have run this plan and the baseline; None if both were served on all
+            requests.
         objective: The objective of the plan.
     """
 
@@ -505,8 +518,8 @@ class _Candidate:
         return replace(self, ways=ways, baseline=replace(self.baseline, ways=self.baseline.rescored(fit)), fit=fit)
 
     def answers(self, fit: CrossFit) -> Iterator[Pair]:
-        """Yield (request id, digest of the plan's answer) for each request of ``fit`` that followed the plan to its end without
-        a failed call.
+        """Yield (request id, digest of the plan's answer) for each request of ``fit`` whose recorded calls follow the
+        plan to its end without a failed call.
         """
         for way, bought in zip(self.ways, fit.bought, strict=True):
             for _, steps in way.chosen.parts:
@@ -521,14 +534,14 @@ class _Candidate:
 
     @property
     def stability(self) -> tuple[int, float]:
-        """The sort key for stability, which is larger for a more stable plan: the number of parts that chose the same plan as
-        all rows together, then the negated predicted cost.
+        """A sort key that is larger for a more stable plan: (the number of parts with the plan that is chosen on all
+        rows, the negated predicted cost).
         """
         return sum(words == self.chosen.words for words in self.words), -self.promised_usd
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that the plan may run, in the choice of any part of the requests."""
+        """The models that the plan may run in at least one part of the requests."""
         # Whole names only: `gpt-4` is also the beginning of `gpt-4.1`, and `r1` the end of `deepseek-r1`.
         words = " ".join(self.words)
         names = self.baseline.names
@@ -544,10 +557,10 @@ class _Candidate:
 
     @cached_property
     def pairs(self) -> list[HalfScores]:
-        """Return the scores to compare, for each part of the requests.
+        """Return the scores of the plan and the baseline to compare, one item for each part of the requests.
 
-        They are from the requests that ran both plans if these estimate the difference far more precisely, as when the plans
-        mostly agree. Otherwise each plan's scores are from all requests that ran it.
+        If the requests that ran both plans give a far more precise difference, as when the plans mostly agree, only
+        these requests are used. Otherwise each plan's scores are from all requests that ran the plan.
         """
         one = moments(self._of_each, "accuracy", 1.0)
         two = None if self._of_both is None else moments(self._of_both, "accuracy", 1.0)
@@ -557,14 +570,16 @@ class _Candidate:
 
     @cached_property
     def _of_each(self) -> list[HalfScores]:
-        """For each part of the requests, the scores of the plan and of the baseline, each from all of the part's requests that
-        ran it.
+        """For each part of the requests, the scores of the plan and of the baseline.
+
+        The plan's scores are from all of the part's requests that ran the plan, the baseline's from all that ran the
+        baseline.
         """
         return [HalfScores(way.scores, other) for way, other in zip(self.ways, self.baseline.scores, strict=True)]
 
     @cached_property
     def _of_both(self) -> list[HalfScores] | None:
-        """For each part of the requests, the scores of the difference, from the part's requests that ran both plans.
+        """For each part of the requests, the scores of plan minus baseline, from the part's requests that ran both.
 
         None if both plans were served on all requests, or if the baseline is a mixture.
         """
@@ -585,8 +600,8 @@ class _Candidate:
 
     @property
     def followed(self) -> float:
-        """The effective number of requests that measure the difference from the baseline; infinite if no difference is to be
-        measured, because the plan is the baseline.
+        """The effective number of requests from which the difference from the baseline is estimated; infinite if the
+        plan is the baseline itself.
         """
         return math.inf if self.gain is None else self.gain.effective
 
@@ -609,8 +624,8 @@ class _Candidate:
 
     @cached_property
     def counted(self) -> RanBoth | None:
-        """How many requests ran both plans to their ends, and on how many the plans differ; None without such requests
-        or if a plan is a mixture.
+        """Counts of the requests that ran both this plan and the baseline to the end; None without such requests, or if
+        one of the two is a mixture.
         """
         found = []
         for i, (way, other) in enumerate(zip(self.ways, self.baseline.ways, strict=True)):
@@ -626,7 +641,7 @@ class _Candidate:
 
 
 class RanBoth(NamedTuple):
-    """How often a plan and the baseline differ on the requests that ran both completely.
+    """How often a plan and the baseline have different results on the requests that ran both completely.
 
     Attributes:
         requests: Number of requests.
@@ -648,7 +663,7 @@ def served_verdict(
     seed: int,
     spent_usd: float,
 ) -> Verdict:
-    """Return the verdict on policies served on the same requests, against the best single model.
+    """Return the verdict of a comparison with the best single model, for policies that all served the same requests.
 
     Args:
         policies: The chosen policies by name; ``"single"`` is the baseline.
@@ -674,8 +689,8 @@ def served_verdict(
 
 
 def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: HeldOutPolicy) -> ChosenPolicy:
-    """Return the policy that all requests together choose for an objective; if they choose none, return ``other``'s, chosen for
-    one part.
+    """Return the policy chosen for an objective on all requests. If there is none, return the policy in ``other``,
+    which was chosen for one part of them.
 
     Args:
         whole: Returns the fit to all requests.
@@ -690,7 +705,8 @@ def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, othe
 def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
     """Return the plan to compare for one objective: the simplest of those predicted to be nearly as accurate as the best.
 
-    A plan that far fewer requests have run than another is skipped. If that leaves none, return the most complex one.
+    A plan is skipped if far fewer requests have run it than another plan. If all are skipped, the most complex of them
+    is returned.
 
     Args:
         plans: The plans for the objective, the most complex plan first.
@@ -706,9 +722,9 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
     """Return whether the single model ``one`` is worth a test: it saves enough, and no plan in ``among`` is predicted to be as
     accurate at no higher cost.
 
-    Only predictions and the numbers of recorded results decide, so that no test answer has an influence. If another plan beats
-    the model on both counts, testing the model first could only keep that plan from being tested. Plans that far fewer requests
-    have run do not count, because their predictions may be too high and little could be proven about them.
+    Only predictions and the numbers of recorded results are used, so test answers have no influence. Plans that far
+    fewer requests have run than the model are ignored: their predictions may be too high, and little could be proven
+    about them.
     """
     if one.promised_usd > (1.0 - LEAST_SAVED) * one.baseline.promised_usd:
         return False
@@ -722,14 +738,15 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
 
 
 def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
-    """Return the compared plans of ``found`` with the intervals of their gains over the baseline.
+    """Return each plan in ``found`` with the interval of its gain over the baseline.
 
     Args:
         found: The plans.
         baseline: The plan to compare with.
         seed: The seed of the random draws.
         level: The confidence of each end.
-        rungs: How many plans, from the first, are tested in turn. Their intervals are widened to hold for the best of them.
+        rungs: How many of the plans, from the first on, are tested. Their intervals are widened, so that they also hold
+            for whichever of these plans is best.
     """
     gains = [one.gain for one in found[:rungs] if one.gain is not None and one.is_identified]
     best = best_of(gains, seed, level)
@@ -737,8 +754,8 @@ def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, leve
 
 
 def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
-    """Return the factor >= 1 by which to widen intervals so that they hold for all means together, and so for the best
-    mean.
+    """Return the factor >= 1 by which to widen the intervals of several means so that all of them hold at the same
+    time, also that of the best mean.
 
     It is a quantile of the largest standardized mean of normal draws on the paired residuals (max-t). Plans that do
     nearly the same on the same requests hardly increase it.
@@ -767,8 +784,8 @@ def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
 def ends(found: Moments, factor: float = 1.0, level: float = LEVEL) -> tuple[float, float]:
     """Return the lower and upper end of a mean's confidence interval.
 
-    Rare losses that were not observed skew the differences, so the usual interval is too short on that side. So both ends are
-    corrected by the third moment (Johnson 1978), counting one more lost, or won, request.
+    The usual interval is too short if rare losses (or gains) happened not to be observed. So each end is corrected by
+    the third moment (Johnson 1978), as if one more request had been lost (or won).
 
     Args:
         found: The moments of the mean.
@@ -838,8 +855,8 @@ def _seconds(ways: Sequence[HeldOutPolicy]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """Return the median number of requests that measure a plan's difference from the baseline, over the plans that save enough;
-    0 without such plans.
+    """Return, over the plans that save enough, the median number of requests from which their difference from the
+    baseline is estimated; 0 without such plans.
 
     ``usd`` is the baseline's predicted cost per request in dollars.
     """

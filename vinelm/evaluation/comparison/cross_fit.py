@@ -37,7 +37,7 @@ class HeldOutPolicy:
 
     Args:
         chosen: The policy.
-        scores: The policy's scores on the requests that did not choose it.
+        scores: The policy's scores on the requests that were not used to choose it.
     """
 
     chosen: ChosenPolicy
@@ -58,23 +58,25 @@ class BothWays:
 
 
 class CrossFit:
-    """For each part of the requests, the plans chosen on all other parts, and their tests on the part itself.
+    """Splits the requests into parts. For each part, chooses plans on all other parts and tests these plans on the part
+    itself.
 
     Args:
         requests: The ids of all requests for which results could have been recorded.
         rows: The recorded results.
-        template: A bound template with the stop rule to plan for.
+        template: The workflow's stages, each with its models, and the stop rule (when a request ends) to plan for.
         catalog: The models.
         estimator: Name of the estimator.
         seed: Decides the split.
-        parts: Number of parts. Each part tests once, with plans chosen on all others.
+        parts: Number of parts.
         kinds: The type of each request, by request id; needed if the template has request types.
         unlabelled: The ids of requests that are scored by comparison with the current setup.
-        on_done: Called as ``on_done(done, total, what)``.
+        on_done: Called as ``on_done(done, total, what)`` to report progress.
 
     Attributes:
-        planning: For each part, the fit to the requests of all other parts.
-        bought: For each part, in the same order, the recorded results of its own requests.
+        planning: For each part, the estimates (:class:`~vinelm.evaluation.comparison.fit.Fit`) from the requests of all
+            other parts.
+        bought: For each part, in the same order, the recorded results of the part's requests.
 
     Raises:
         EvidenceError: The other requests have too few rows for an estimate.
@@ -126,7 +128,7 @@ class CrossFit:
         return found
 
     def within_tried(self) -> CrossFit:
-        """Return a copy whose plans are restricted, for each part, to steps that enough of the part's own requests took."""
+        """Return a copy in which the plans tested on a part take only steps that enough of the part's requests took."""
         found = copy(self)
         pairs = zip(self.planning, self.bought, strict=True)
         found.planning = [half.within_tried(bought.rows, len(bought.requests)) for half, bought in pairs]
@@ -141,11 +143,13 @@ class CrossFit:
         votes: bool = True,
         required: Sequence[PolicyName] = ("paths", *BASELINES),
     ) -> list[BothWays]:
-        """For each objective, choose the policies of each part of the requests on the other parts, and score them on the part.
+        """Return, for each objective and each part of the requests, the policies chosen on the other parts with their
+        scores on this part.
 
-        With ``votes``, voting and asking until two answers agree are included. Objectives under which one of the ``required``
-        policies has no plan are left out. Results are cached, so that an evaluation and the report of the same store share
-        them. Progress is reported as ``on_done(done, total, what)``.
+        With ``votes``, two policies that compare answers are included: a vote of several models, and asking models
+        until two answers agree. An objective is left out if one of the ``required`` policies has no plan under it.
+        Results are cached, so that an evaluation and the report of the same store share them. Progress is reported as
+        ``on_done(done, total, what)``.
         """
         found: list[BothWays] = []
         for i, objective in enumerate(objectives):
@@ -161,17 +165,18 @@ class CrossFit:
         return found
 
     def score(self, half: int, policy: ChosenPolicy, objective: Objective) -> HeldOutPolicy:
-        """Score a policy on the part with index ``half``, whose requests were not used to choose it.
+        """Return the policy with its scores on the part with index ``half``, whose requests were not used to choose the
+        policy.
 
-        Only the latency limit of ``objective`` is used: an answer that comes later counts as wrong.
+        Of ``objective``, only the latency limit is used: an answer that comes later counts as wrong.
         """
         return HeldOutPolicy(policy, self._scores(policy, half, objective))
 
     def score_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
-        """Return the scores of the difference between a policy and a reference, from the requests of one part that ran both.
+        """Return a policy's scores minus a reference policy's, from the requests of one part that ran both.
 
-        Right answers after the latency limit of ``objective`` count as wrong. ``half`` is the part's index. Returns None if the
-        reference is a mixture.
+        ``half`` is the part's index. Right answers after the latency limit of ``objective`` count as wrong. The result
+        is None if the reference is a mixture of policies.
         """
         if len(reference.parts) != 1:
             return None
@@ -195,9 +200,10 @@ class CrossFit:
         return np.array(found, np.float64)
 
     def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, HeldOutPolicy]:
-        """Return the policies that all parts except the one with index ``half`` choose, by name, each scored on that part.
+        """Return the policies, by name, that were chosen without the part with index ``half``, each with its scores on
+        that part.
 
-        With ``votes``, voting and asking until two answers agree are included.
+        ``votes`` is that of :meth:`runs`.
         """
         chosen = self.planning[half].choose(objective, votes=votes)
         return {name: self.score(half, policy, objective) for name, policy in chosen.items()}
@@ -210,10 +216,10 @@ class CrossFit:
         return self._once(half, cap, (steps,), partial(scored, steps, self.bought[half], max_latency_s=cap))
 
     def _once(self, half: int, cap: float | None, policies: Sequence[Steps], make: Callable[[], Scores]) -> Scores:
-        """Return the scores of policies on the part with index ``half``, as computed by ``make``.
+        """Return the result of ``make``, the scores of ``policies`` on the part with index ``half``.
 
-        If all policies are fixed paths, the scores are cached, since many budgets lead to the same path. ``cap`` is the latency
-        limit in seconds; None for no limit.
+        If all policies are fixed paths, the scores are cached, since many budgets lead to the same path. ``cap`` is the
+        latency limit in seconds, None without one; it is part of the cache key.
         """
         paths = [one.path for one in policies if isinstance(one, PathSteps)]
         if len(paths) < len(policies):
@@ -225,8 +231,8 @@ class CrossFit:
 
 
 def estimated_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:
-    """Return the estimates of each policy, averaged over the objectives. Only policies that every part has under every
-    objective are included.
+    """Return each policy with its estimated accuracy, cost and latency, averaged over the objectives. A policy is left
+    out if some part lacks it under some objective.
 
     Args:
         runs: The tested policies of each objective; at least one, see :meth:`CrossFit.runs`.
@@ -258,12 +264,12 @@ def estimated_policy(
     level: float = 0.95,
     baselines: Sequence[PolicyName] | None = None,
 ) -> JudgedPolicy:
-    """Return a policy with its estimates.
+    """Return a policy with its estimated accuracy, cost and latency, and its gains over the baselines.
 
     Args:
         name: The policy.
         plans: The chosen plans in words.
-        promised: The accuracy that was predicted when it was chosen.
+        promised: The accuracy that was predicted when the policy was chosen.
         scores: The scores of every policy, by part.
         target: The quantity that the objective optimizes.
         level: Confidence level of the intervals.
@@ -289,8 +295,9 @@ def gain_between(
 ) -> OffPolicyEstimate | None:
     """Return the gain of policy ``own`` over policy ``other`` on the same requests, averaged over objectives.
 
-    Only objectives under which all parts have both policies count; None without any. ``target`` is the compared quantity:
-    ``accuracy``, ``cost`` (dollars saved) or ``latency`` (seconds saved). ``level`` is the confidence level of the interval.
+    Only objectives under which all parts have both policies are used; the result is None without such objectives.
+    ``target`` is the compared quantity: ``accuracy``, ``cost`` (dollars saved) or ``latency`` (seconds saved).
+    ``level`` is the confidence level of the interval.
     """
     both = [one for one in runs if all({own, other} <= set(half) for half in one.by_half)]
     if not both:
@@ -316,5 +323,7 @@ def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, le
 
 
 def negated(found: OffPolicyEstimate) -> OffPolicyEstimate:
-    """Return the estimate with the signs of value and interval flipped, because dollars and seconds are scored negatively."""
+    """Return the estimate with the sign of its value and interval flipped. Scores count dollars and seconds as
+    negative, so this gives positive amounts.
+    """
     return replace(found, value=-found.value, low=-found.high, high=-found.low)

@@ -1,4 +1,4 @@
-"""Reads a store for a comparison: the same prices, seconds, types, prompts, call rate and judge everywhere."""
+"""Reads from a store what a comparison of plans needs: rows, prices, latencies, request types, prompts and judge."""
 
 from __future__ import annotations
 
@@ -31,19 +31,23 @@ class StoreEvidence:
     Attributes:
         identity: The store's identity.
         registered: The ids of all requests for which results could have been recorded.
-        observations: The rows at ordinary prices, by type if request types are distinguished, and with a judge's verdicts if a
-            judge scores.
-        template: The bound template, with the stop rule to plan for and the types that are distinguished.
+        observations: The rows with costs at ordinary prices; with stage names per request type if types are
+            distinguished, and with a judge model's verdicts if a judge scores the store.
+        template: The workflow's stages, each with its models, with the stop rule to plan for and the request types that
+            are distinguished.
         catalog: The models.
         kinds: The type of each request, by request id; empty if types are not distinguished.
         untold: A single sentence on why declared types are not distinguished; empty if they are, or none are declared.
-        scored: The rows as stored, scored by labels or by a judge, and what a trie records about the judge.
-        prompts: The shapes of prompts that a cache held.
+        scored: The rows at the prices that were paid, scored by labels or by a judge, and the facts about the judge
+            that a trie stores.
+        prompts: The shapes (hashed prefixes) of the prompts of each row's calls, keyed by the row's (request id,
+            prefix); empty if no row used a prompt cache.
         charged_usd: The cost of the rows as charged, in dollars.
         committed_usd: Dollars that were really paid; less than ``charged_usd`` if rows share one recorded answer.
         n_timed: Number of rows with a measured latency.
         calls_per_hour: Requests of the service per hour, which determine how often a prompt cache is warm.
-        annotated: The trie of these rows, if known: it gives the share of requests that reach an invocation, for the call rate.
+        annotated: The trie that was estimated from these rows, if known. It gives the share of requests that reach an
+            invocation, from which each invocation's call rate follows.
         referred: How the rows of requests without labels were scored by comparison with the current setup; None if all have
             labels, or a judge scores.
         unscored: The rows before these comparisons scored their answers; empty if ``referred`` is None.
@@ -128,22 +132,24 @@ class StoreEvidence:
 
     @cached_property
     def requests(self) -> list[str]:
-        """The ids of all requests that could have been bought, and of any others that have rows."""
+        """The ids of all requests for which results could have been recorded, and of any others that have rows."""
         return list(dict.fromkeys((*self.registered, *(row.request_id for row in self.observations))))
 
     @cached_property
     def rate(self) -> CallRate:
-        """Reprices rows for a service with :attr:`calls_per_hour` requests per hour."""
+        """An object that recomputes the costs of rows for a service with :attr:`calls_per_hour` requests per hour."""
         return CallRate(self.observations, self.catalog, self.calls_per_hour, self.prompts)
 
     @cached_property
     def rows(self) -> list[Observation]:
-        """The rows to compare plans by: priced for the service, and each with a latency."""
+        """The rows to compare plans by: with the costs that the service would pay, and each with a latency."""
         return self._priced(self.observations)
 
     @cached_property
     def hopeful(self) -> list[Observation]:
-        """:attr:`rows`, scored as if all answers that people have not yet judged were as good as today's."""
+        """:attr:`rows`, scored as if the answers that people have not yet compared with the current setup's were
+        equally good.
+        """
         assert self.referred is not None
         return self._priced(self.referred.scored(self.unscored, is_hopeful=True))
 

@@ -1,5 +1,6 @@
-"""Estimates a trie and its plans from some of the requests, and chooses every policy of a comparison from these
-requests' rows alone.
+"""Estimates a trie (a tree of model sequences) from some of the requests, and chooses a comparison's policies from it.
+
+Only the rows of these requests are used.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class ChosenPolicy:
         parts: Pairs of a share of the requests, a fraction, and the policy that they follow; a single pair unless plans are
             mixed.
         words: The policy in words.
-        promised_accuracy: Share of right answers estimated from these requests, not corrected for having chosen the
-            best.
+        promised_accuracy: Share of right answers estimated from these requests, not corrected for the bias of choosing
+            the best of many.
         promised_cost_usd: Dollars per request estimated from these requests.
         code: If the plan is the same for every request, its pairs (stage or invocation, model); else empty.
         ends_early: Whether it ends requests that the application itself would continue, so that ``code`` alone does not
@@ -85,9 +86,10 @@ def part_of(request_id: str, seed: int, parts: int = PARTS) -> int:
 
 
 def _answers_first(template: Template) -> bool:
-    """Return whether a request's answers can be compared from its first call on.
+    """Return whether answers of a request can be compared with each other from its first call on.
 
-    True if every stage's call writes an answer, and a profile can continue requests past their end.
+    This needs a template in which every stage's call writes an answer, and whose requests a profile can continue past
+    their end.
     """
     return template.knows_past_ends and all(stage.answerable for stage in template.stages)
 
@@ -120,10 +122,10 @@ def ends_early(plan: Any) -> bool:
 
 
 def code_of(plan: Any) -> tuple[tuple[str, str], ...]:
-    """Return the code for a plan that is the same for every request: pairs (stage or invocation, model).
+    """Return a plan that is the same for every request as pairs (stage or invocation, model).
 
-    A stage that has the same model wherever it runs is named once; otherwise each invocation is named. The result is
-    empty for other plans.
+    A stage with the same model in all its invocations gives one pair; otherwise each of its invocations gives one. The
+    result is empty if the plan depends on the request.
     """
     if isinstance(plan, StagePlan):
         return tuple(plan.models.items())
@@ -148,7 +150,7 @@ class Fit:
 
     Args:
         rows: The rows of these requests.
-        template: The bound template, with the stop rule to plan for.
+        template: The workflow's stages, each with its models, and the stop rule (when a request ends) to plan for.
         catalog: The models.
         estimator: Name of the estimator.
         kinds: The type of each request, including requests without a row; if empty, the types' shares are taken from
@@ -187,7 +189,8 @@ class Fit:
         self.plans = plans_over(self.annotated)
 
     def within_tried(self, tested: RowsByRequest, n_requests: int) -> Fit:
-        """Return a copy of this fit whose plans only take steps that enough of the test requests took.
+        """Return a copy of this fit whose plans take only steps (a model after certain earlier calls) that enough test
+        requests took.
 
         Args:
             tested: The recorded results of the test requests, whose outcomes are ignored, by request id and then by prefix.
@@ -201,7 +204,11 @@ class Fit:
 
     @cached_property
     def whole(self) -> AnnotatedTrie:
-        """The trie of paths and, if there are enough rows, the trie over signals. Both are fitted on first use."""
+        """The annotated trie of paths together with, if there are enough rows, the trie over signals.
+
+        A signal is what a call shows without the label, such as a passed check. The trie over signals is estimated on
+        first use.
+        """
         return replace(self.annotated, signals=estimate_signals(self.annotated, self.rows))
 
     @cached_property
@@ -210,10 +217,12 @@ class Fit:
         return {trie.policy: self.plans if trie is self.whole else plans_over(trie) for trie in self.whole.tries}
 
     def choose(self, objective: Objective, *, votes: bool = True) -> dict[PolicyName, ChosenPolicy]:
-        """Return the policies that these requests choose for an objective, except policies that cannot meet it.
+        """Return, by name, the policy of each kind that these requests' rows predict to be best for an objective. Kinds
+        that cannot meet the objective are left out.
 
-        Voting and asking until two answers agree are included if accuracy is maximized and answers can be compared,
-        unless ``votes`` is False. If request types are distinguished, VineLM without types is a separate policy.
+        With ``votes``, a vote of several models and asking until two answers agree are included if accuracy is
+        maximized and answers can be compared. If request types are distinguished, VineLM's plan without types is a
+        separate policy.
         """
         found: dict[PolicyName, ChosenPolicy] = {}
         for name, plans in self.planned.items():
@@ -236,8 +245,9 @@ class Fit:
     ) -> dict[PolicyName, ChosenPolicy]:
         """Return ``by_kind``, the policies of this fit, and the policies of the fit that ignores request types.
 
-        VineLM's policy of the fit without types is called ``no_kinds``. If accuracy is maximized, it may spend what the policy
-        with types is expected to spend. Other policies without types are left out if ``by_kind`` has one of the same name.
+        VineLM's policy of the fit without types is called ``no_kinds``. If accuracy is maximized, this policy may spend
+        as much as the policy with types is expected to spend. Other policies without types are left out if ``by_kind``
+        has a policy of the same name.
         """
         found = self.plain.choose(objective, votes=votes)
         without, own = _vinelm(found), _vinelm(by_kind)
@@ -264,10 +274,11 @@ class Fit:
         return _chosen(decision, ((share, self._along(planner, partial(steps, part))) for share, part in decision.parts))
 
     def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByStart:
-        """Return the policy that follows a plan through the planner's trie, by request type and first stage if there are
-        several.
+        """Return the policy that follows a plan through the planner's trie: a separate one for each request type and
+        first stage, if there are several.
 
-        ``steps`` makes the policy for one type and first stage, given the function that finds a request's node in the trie.
+        ``steps`` makes the policy for one type and first stage, given the function that finds a request's node in the
+        trie.
         """
         along = ALONG[planner.annotated.policy]
         kinds, firsts = planner.annotated.template.kind_names, self._firsts or (None,)

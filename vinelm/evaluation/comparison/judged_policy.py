@@ -17,12 +17,12 @@ class JudgedPolicy:
 
     Attributes:
         name: The policy's name.
-        plans: For each part, in order, the plan that is tested on it, in words. In a sweep, the plan at the middle
+        plans: The plans that are tested on the parts, in words, each listed once. In a sweep, the plans at the middle
             budget.
         accuracy: Share of right answers. If the objective limits latency, an answer after the limit counts as wrong.
         cost_usd, latency_s: Dollars and seconds per request.
-        promised_accuracy: The accuracy predicted by the requests that chose the plan, averaged over the parts and, in a
-            sweep, over the budgets.
+        promised_accuracy: The accuracy predicted from the requests that were used to choose the plan, averaged over the
+            parts and, in a sweep, over the budgets.
         against: The paired gain over another policy, keyed by ``static`` (the best static plan) or ``single`` (the best
             single model). The unit is that of the objective's target: share of right answers, or dollars or seconds
             saved per request.
@@ -43,8 +43,8 @@ class JudgedPolicy:
 
     @property
     def optimism(self) -> float | None:
-        """Predicted minus tested accuracy, which is above 0 if predictions are too high. None if too few recorded
-        results follow the plans to test their accuracy.
+        """Predicted minus tested accuracy; above 0 if predictions are too high. None if too few requests have recorded
+        results for the plans' calls.
         """
         return self.promised_accuracy - self.accuracy.value if self.accuracy.is_identified else None
 

@@ -1,4 +1,7 @@
-"""The rows of a store without labels, scored against today's answers and by what people say."""
+"""Scores rows of requests without labels by comparing their answers with "today's answers", those of the current setup.
+
+People decide about answers that differ.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,10 @@ AUDIT_LEVEL = 0.99
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferredAnswer:
-    """An answer compared with today's answer.
+    """The comparison of an answer with today's answer, which is the current setup's answer to the same request.
 
     Attributes:
-        unit: The number under which the store keeps the answer's request for questions to people.
+        unit: The number that identifies the answer's request in the store's table of questions to people.
         is_today: Whether it is today's answer itself.
         is_same: Whether it counts as equal to today's answer.
         is_audited: Whether people are asked to compare the answer with today's, although both count as equal.
@@ -52,22 +55,23 @@ class ReferredAnswer:
 
     @property
     def hides(self) -> bool:
-        """Whether this other answer counts as equal to today's but may have another score."""
+        """Whether this is an answer other than today's that counts as equal to today's but may have another score."""
         return self.may_hide and self.is_same and not self.is_today
 
 
 @dataclass(frozen=True, eq=False)
 class ReferredRows:
-    """Scores recorded results that have no label, by comparing their answers with today's answer to the same request.
+    """Scores recorded results that have no label, by comparing their answers with today's answer (the current setup's)
+    to the same request.
 
     Attributes:
         answers: The comparison of each answer with today's, keyed by request id, then by the answer's digest.
-        said: People's judgements, keyed by (``unit`` of the request, digest of the answer).
+        said: The scores that people gave, keyed by (``unit`` of the request, digest of the answer).
         failed: Ids of requests on which the current setup failed. Every answer to them scores 0.
         unlabelled: Ids of all requests without a label, including those without an answer yet.
         clusters: The digest of each request's prompt, keyed by the request's ``unit``. Requests with equal digests
             carry the same information.
-        asked_now: The (request id, digest of an answer) pairs that people are being asked about.
+        asked_now: Pairs (request id, digest of an answer) about which people are being asked now.
     """
 
     answers: Mapping[str, Mapping[str, ReferredAnswer]]
@@ -79,8 +83,8 @@ class ReferredRows:
 
     @classmethod
     def of_store(cls, store: ObservationStore) -> Self | None:
-        """Return the rules of an open store; None if the store has no comparison with today's answers, because labels
-        score all requests.
+        """Read the comparisons with today's answers from an open store; None if it has none, because labels score all
+        requests.
         """
         from vinelm.traces.served.replayed import ReplayRows
 
@@ -105,12 +109,13 @@ class ReferredRows:
         )
 
     def scored(self, rows: Iterable[Observation], *, is_hopeful: bool = False) -> list[Observation]:
-        """Return all rows, with a score for each row that has none: that of its answer compared with today's.
+        """Return all rows. A row without a score gets the score that follows from the comparison of its answer with
+        today's.
 
         Args:
             rows: The rows of the store. Rows with a score or a failure stay unchanged, and so do rows whose answer was
                 not compared with today's. A row of a request on which the current setup failed scores 0.
-            is_hopeful: Whether every answer that people have not yet judged counts as equally good as today's;
+            is_hopeful: Whether every answer on which people have not yet decided counts as equally good as today's;
                 otherwise it counts as worse.
         """
         worth = self._worth(is_hopeful=is_hopeful)
@@ -127,9 +132,9 @@ class ReferredRows:
     def _worth(self, *, is_hopeful: bool) -> dict[Pair, float]:
         """Return the score of each answer, at most 1, keyed by (request id, digest of the answer).
 
-        It is the score of today's answer plus the difference that people judged. Today's answer gets the mean of the
-        scores that people gave it, or 1 if they gave none. Its score is raised to the largest loss of another answer to
-        the request, so that each loss counts in full.
+        An answer's score is that of today's answer plus the difference that people found. Today's answer gets the mean
+        of the scores that people gave it, or 1 if they gave none. If another answer loses more than this mean, today's
+        score is raised to that loss, so that no loss is cut off at 0.
         """
         found: dict[Pair, float] = {}
         for request, answers in self.answers.items():
@@ -143,7 +148,7 @@ class ReferredRows:
     def _gain(self, digest: str, about: ReferredAnswer, *, is_hopeful: bool) -> float:
         """Return the score of an answer minus that of today's answer, in [-1, 1].
 
-        A skipped question counts as -1. An answer that people have still to judge counts as -1, or as 0 with
+        The result is -1 if people skipped the question. If they have not yet decided, it is -1, or 0 with
         ``is_hopeful``.
 
         Args:
@@ -158,8 +163,10 @@ class ReferredRows:
 
     @cached_property
     def open(self) -> frozenset[Pair]:
-        """The answers, as (request id, digest), that only people can compare with today's and that no person has judged
-        or skipped.
+        """The answers, as (request id, digest), that only people can compare with today's and on which no person has
+        decided yet.
+
+        A skipped question counts as decided.
         """
         return frozenset(
             (request, digest)
@@ -171,7 +178,7 @@ class ReferredRows:
     def holding_back(self, pairs: Iterable[Pair]) -> frozenset[Pair]:
         """Return the :attr:`open` answers to the requests on which an answer in ``pairs`` scores higher than today's.
 
-        The gain of such a request counts only after people have judged these answers.
+        The gain of such a request counts only after people have decided on its open answers.
         """
         better = {
             request
@@ -193,9 +200,9 @@ class ReferredRows:
     def hidden(self, pairs: Iterable[Pair], *, is_hopeful: bool = False) -> float:
         """Return an upper bound on a plan's mean loss on those of its answers that count as equal to today's.
 
-        The bound is the upper end of a binomial share, computed from the plan's answers that people were asked about
-        (Clopper and Pearson 1934), with every loss rounded up. Requests with the same prompt carry the same
-        information, so the effective number counts (Korn and Graubard 1998).
+        The bound is the upper end of a confidence interval for a binomial share (Clopper and Pearson 1934), computed
+        from those answers that people were asked about. The total loss is rounded up to a whole number. Requests with
+        the same prompt carry the same information, so their effective number is used (Korn and Graubard 1998).
 
         Args:
             pairs: The plan's answers, as (request id, digest).
@@ -223,7 +230,9 @@ class ReferredRows:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything that scores rows without a label. It changes with every judgement that people give."""
+        """A hash of everything that determines the scores of rows without a label. It changes with every score that
+        people give.
+        """
         answers = [
             [request, digest, *astuple(about)]
             for request, of_request in self.answers.items()
@@ -235,12 +244,16 @@ class ReferredRows:
 
     @property
     def facts(self) -> dict[str, int]:
-        """Provenance for ``meta["as_today"]``: the numbers of requests without a label and of answered questions."""
+        """The numbers of requests without a label and of answered questions, as stored in a trie's
+        ``meta["as_today"]``.
+        """
         return {"requests": len(self.unlabelled), "asked": self.asked}
 
 
 def _loss(said: SaidOf | None) -> float:
-    """Return an answer's loss according to people; a skipped question counts as a full loss, an unasked question as none."""
+    """Return how much worse than today's people found an answer, in [0, 1]: 1 for a skipped question, 0 if they were
+    not asked.
+    """
     if said is None:
         return 0.0
     return 1.0 if said.today is None or said.other is None else max(said.today - said.other, 0.0)

@@ -19,7 +19,8 @@ class Evaluation:
     """The verdict on one workflow, and the figures of every policy.
 
     Attributes:
-        verdict: Whether to switch; the same verdict in every command, see :class:`~vinelm.trie.verdict.Verdict`.
+        verdict: Whether to switch to a plan. Every command gives the same verdict; see
+            :class:`~vinelm.trie.verdict.Verdict`.
         objectives: The planned objectives: one, or the budgets of a sweep, whose results are averaged.
         policies: The policies, VineLM first.
         requests: Number of requests that plans were tested on.
@@ -28,12 +29,12 @@ class Evaluation:
         is_served: Whether the policies were really served; else the figures are off-policy estimates.
         is_complete: Whether serving finished within its budget.
         is_simulated: Whether some models are simulated.
-        stop: The rule that ended the requests. No service has the oracle, so figures with it are upper limits, not
-            advice.
+        stop: The rule that ended the requests. The rule ``oracle`` ends a request at its first right answer, which no
+            service can know, so figures under it are upper limits, not advice.
         notes: Caveats about the figures, one sentence each.
         level: Confidence level of every interval.
-        by_budget: In a sweep, one evaluation for each budget; empty otherwise. All their intervals hold together with
-            95 % confidence.
+        by_budget: In a sweep, one evaluation for each budget; empty otherwise. With 95 % confidence, all their
+            intervals hold at the same time.
         kinds: How much more accurate plans are that distinguish request types, at the same cost, as a paired gain; None
             if no types are declared.
         fit: The parts of the requests and the tries that chose their plans, for a report of the same store; None if
@@ -67,8 +68,8 @@ class Evaluation:
 
     @property
     def headline(self) -> JudgedPolicy:
-        """The figures that stand for VineLM: its plans over signals if the recorded results suffice to test them, else
-        its plans over paths.
+        """The figures to report for VineLM: those of its plans over signals if the recorded results suffice to test
+        them, else those of its plans over paths.
         """
         signals, paths = self.policy("signals"), self.policy("paths")
         if signals is not None and (paths is None or self._is_identified(signals)):
@@ -79,7 +80,8 @@ class Evaluation:
     def not_identified(self) -> tuple[JudgedPolicy, ...]:
         """Return VineLM's policies whose results and gains cannot be computed from the recorded results alone.
 
-        Only serving requests with them would tell. Empty if they were served, or if the stop rule cannot be served.
+        To measure these policies, requests would have to be served with them. Empty if the policies were served, or if
+        no service could use the stop rule.
         """
         names = () if self.is_served or STOP_RULES[self.stop].why_not_served else ("signals", "paths")
         return tuple(one for name in names if (one := self.policy(name)) is not None and not self._is_identified(one))

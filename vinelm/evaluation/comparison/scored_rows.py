@@ -38,7 +38,7 @@ class ScoredRows:
 
     @staticmethod
     def of_store(store: ObservationStore) -> ScoredRows:
-        """Return the rows of an open store, scored by its judge's verdicts if these are in force, else by labels.
+        """Return the rows of an open store, scored by its judge's verdicts if the store uses a judge, else by labels.
 
         Raises:
             ConfigError: The judge that scored them disagrees with the labels.
@@ -53,7 +53,7 @@ class ScoredRows:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The entries about the scores in a trie's ``meta``."""
+        """The entries about the scores that a trie stores in its ``meta``."""
         return {}
 
     @property
@@ -68,8 +68,8 @@ class ScoredRows:
         """
 
     def referred(self, store: ObservationStore) -> ReferredRows | None:
-        """Return the rules that score results without a label against today's answers; None if every result is scored
-        by a label.
+        """Return the object that scores results without a label by comparison with the current setup's answers; None if
+        every result is scored by a label.
         """
         return ReferredRows.of_store(store)
 
@@ -90,12 +90,13 @@ class ScoredRows:
 
 @dataclass(frozen=True)
 class JudgedRows(ScoredRows):
-    """The rows of a store with a judge. An answer's success is the judge's verdict, or None without a verdict.
+    """The rows of a store with a judge, a model that decides whether answers are right. An answer's success is the
+    judge's verdict, or None without a verdict.
 
     Attributes:
         agreement: The judge's agreement with the labels; None if no row has both a label and a verdict.
         labelled: One (request id, judge's verdict, verdict of the label) for each row with a label and a verdict.
-        facts: Provenance for ``meta["judge"]``.
+        facts: Facts about the judge, which a trie stores in ``meta["judge"]``.
     """
 
     is_judged: ClassVar[bool] = True
@@ -110,12 +111,12 @@ class JudgedRows(ScoredRows):
 
     @classmethod
     def of(cls, rows: Sequence[Observation], found: Found, template: Template) -> Self:
-        """Return the judged rows.
+        """Return the rows with their success taken from the judge's verdicts.
 
         Args:
             rows: The rows of the store.
             found: The judge's verdicts, keyed by (request id, prefix of the row).
-            template: The store's bound template.
+            template: The workflow's stages, each with its models, as the store has them.
 
         Raises:
             ConfigError: The judge disagrees with the labels.
@@ -152,7 +153,7 @@ class JudgedRows(ScoredRows):
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The entries about the judge in a trie's ``meta``; see :attr:`ScoredRows.meta`."""
+        """The entries about the judge that a trie stores in its ``meta``."""
         return {"judge": self.facts}
 
     @property
@@ -193,9 +194,9 @@ def _scored(row: Observation, found: Found, is_answer: bool) -> Observation:
 
 
 def _lacks_verdict(row: Observation, found: Found) -> bool:
-    """Return whether the row has an answer that the judge should score but has no verdict on.
+    """Return whether a row's answer should have a verdict of the judge but has none.
 
-    False for a row without a visible answer, because the judge could not score it.
+    The result is False if the row shows no answer, because the judge could not score it.
     """
     judgement = found.get((row.request_id, row.prefix))
     return row.success is not None if judgement is None else judgement.correct is None

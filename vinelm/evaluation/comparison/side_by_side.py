@@ -1,4 +1,4 @@
-"""The results of two plans for the same request, from existing rows, as examples for a verdict."""
+"""Finds the results of two plans for the same request among recorded rows, as examples for a verdict."""
 
 from __future__ import annotations
 

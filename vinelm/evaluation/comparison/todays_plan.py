@@ -57,8 +57,8 @@ class TodaysPlan:
 
     @classmethod
     def declared(cls, annotated: AnnotatedTrie) -> TodaysPlan | None:
-        """Return the plan that the application ran before VineLM; None if its stages do not state it, or the trie has
-        no such plan.
+        """Return the current setup as the application's stages declare it; None if they do not, or if the trie has no
+        such plan.
         """
         plans = plans_over(annotated)
         settings = plans.today_settings()
@@ -73,7 +73,8 @@ class TodaysPlan:
         return cls(name=model, settings=plans.settings(alone[model]))
 
     def under(self, plans: Plans[Any]) -> Any:
-        """Return this plan, with its figures, from ``plans``, the plans over some trie.
+        """Return this plan as it is in ``plans``, the plans over some trie, with that trie's estimates of accuracy,
+        cost and latency.
 
         Raises:
             ConfigError: That trie has no such plan.

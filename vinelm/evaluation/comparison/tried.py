@@ -1,8 +1,8 @@
 """Restricts a trie to steps that enough requests took, so that plans over these steps can be tested on the results.
 
-Estimates find the best of very many plans, and with few results each, the best changes with every result. A comparison
-with the current setup needs complete runs of the plan that it tests. So if plans over all steps cannot be tested, plans
-over tried steps are tested instead.
+A step is one model run after one history. With few results for each of very many plans, the best estimate changes with
+every result. A comparison with the current setup needs complete runs of the tested plan. So if plans over all steps
+cannot be tested, plans over tried steps are tested instead.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ RowsByRequest = Mapping[str, Mapping[tuple[str, ...], Observation]]
 
 
 def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, firsts: Sequence[str]) -> BoolArray:
-    """Mark the edges (one model run after one history) that enough requests took. Only the recorded calls matter, not
-    their outcomes.
+    """Return a mask of the edges (one model run after one history) that enough requests took. Only the recorded calls
+    matter, not their outcomes.
 
-    An edge is marked if at least :data:`LEAST_TRIED` of the requests that came to its source took it. If no edge of a
-    branch qualifies, all of the branch's edges are marked, because few requests came there.
+    An edge is marked if at least the share :data:`LEAST_TRIED` of the requests that came to its source took the edge.
+    If no edge of a branch qualifies, all of the branch's edges are marked, because few requests came there.
 
     Args:
         annotated: A trie of a template without request types.
@@ -98,20 +98,19 @@ def as_known(
     """Return the trie restricted to tried steps (:func:`tried_steps`), and the report with the figures of the most
     accurate plan in it.
 
-    If many paths have a few rows each, little is known about the path with the best estimate. The current setup and the
-    alternatives that were run on the same requests are well known. The question is then whether to replace the setup by
-    one of them.
+    If many paths have only a few rows each, little is known about the path with the best estimate. The current setup
+    and the plans over tried steps are known well, so only these plans are considered as replacements.
 
     Args:
         annotated: A trie with standard errors.
         evidence: The report for plans over all steps.
-        rows: The rows that both were estimated from.
+        rows: The rows that the trie and the report were estimated from.
         n_requests: Number of requests.
         firsts: See :func:`tried_steps`.
 
     Returns:
-        None if the template does not state the current setup, the stop rule cannot be served, requests have types, the
-            trie has no standard errors, or no plan takes only tried steps.
+        The restricted trie and its report. None if the template does not state the current setup, the stop rule cannot
+        be served, requests have types, the trie has no standard errors, or no plan takes only tried steps.
     """
     template = annotated.template
     if template.today is None or template.rule.why_not_served or template.kinds or annotated.accuracy_se is None:
@@ -133,8 +132,8 @@ def as_known(
 def with_verdict(
     annotated: AnnotatedTrie, found: Verdict, requests: Sequence[str], rows: Sequence[Observation]
 ) -> AnnotatedTrie:
-    """Return the trie with its verdict. If the verdict compared only plans over tried steps, the trie is restricted to
-    these steps.
+    """Return the trie with the verdict ``found`` stored in it. If the verdict compared only plans over tried steps, the
+    trie is restricted to these steps.
 
     Args:
         annotated: The trie that was fitted to ``rows``.

@@ -1,1 +1,1 @@
-"""Estimates a policy's results from stored results of other model choices: pure statistics."""
+"""Estimates a policy's results from stored results of other model choices, by pure statistics."""

@@ -1,4 +1,4 @@
-"""Tries policies that compare answers on simulated requests, to predict the policies' results."""
+"""Runs policies that compare answers on simulated requests, to predict the policies' results."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from vinelm.template import Template
 
 @dataclass(frozen=True)
 class TriedSteps:
-    """A policy, with the results to expect, which are measured by running the policy on simulated requests.
+    """A policy with its expected results, which were measured by running the policy on simulated requests.
 
     Args:
-        policy: The rule that returns the next call or the answer.
-        rests: The mean success, cost and latency that still follow, keyed by the outcomes so far. Histories that no
+        policy: The rule that decides the next call or returns an answer.
+        rests: The mean success, remaining cost and remaining latency, keyed by the outcomes so far. Histories that no
             simulated request had get the values of the start.
     """
 
@@ -31,9 +31,9 @@ class TriedSteps:
         """Run a policy on the simulated requests of a table, and return it with the mean results after each history.
 
         Args:
-            policy: The rule that returns the next call or the answer.
-            table: The simulated requests, with the answer of every system.
-            template: A linear, bound template.
+            policy: The rule that decides the next call or returns an answer.
+            table: The simulated requests, with each model's answer.
+            template: The workflow's stages, one after another without branches, each with its models.
             seconds: Expected seconds of one call.
         """
         sums: dict[tuple[object, ...], np.ndarray] = defaultdict(lambda: np.zeros(4))

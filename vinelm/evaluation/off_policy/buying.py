@@ -1,4 +1,4 @@
-"""Collects the bought rows, and computes the probability that each row was bought."""
+"""Collects recorded rows, and computes the probability with which each call was chosen to be recorded ("bought")."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ class BoughtRows:
     """The recorded results of some requests, and the probability with which each call was chosen to be recorded
     ("bought").
 
-    Samplers choose requests in an order that ignores their contents. After a row they continue by its outcome: whether
-    the request is open, whether its check passed, or which stage comes next. So requests with the same models and
-    outcome so far, at the same ``Place``, are exchangeable. The chance that a model was bought at a place is therefore
-    the share of the place's requests for which it was bought. The recorded probability is that of drawing the path, not
-    of drawing it for this request, so it is not a propensity.
+    A sampler takes requests in an order that ignores their contents. What it buys after a row depends only on the row's
+    outcome: whether the request is open, whether its check passed, or which stage comes next. So requests with the same
+    models and outcomes so far are exchangeable; they are at the same ``Place``. The chance of a model at a place is the
+    share of the place's requests for which this model's call was bought. The probability stored in a row is another
+    one, that of drawing the row's path for any request.
 
-    First rows may be bought by request type, so their chances are computed among requests of the same type. Types
-    without a first answer of some model, as in a store whose types were not yet declared, share their chances.
+    Which first calls are bought may depend on the request type, so their chances are computed separately for each type.
+    Types for which some model has no first call, as in a store made before the types were declared, share their
+    chances.
 
-    A row of a request without a label has a score only if the current setup has answered the request, too; otherwise it
-    counts as not bought. So requests with and without a label are never at the same place.
+    A row of a request without a label has a score only if the current setup has answered the request, too; without a
+    score, the row counts as not bought. So requests with and without a label are never at the same place.
 
     Args:
         requests: The ids of the requests that could have been bought, including those without a row.
         rows: The rows, keyed by request id, then by prefix.
-        template: A bound template.
+        template: The workflow's stages, each with its models.
         at: Number of requests that came to each place.
         bought: For how many of these requests a model was bought, keyed by (place, model).
         kinds: The type of each request; empty if types are not distinguished.
@@ -60,7 +61,7 @@ class BoughtRows:
         kinds: Mapping[str, str] | None = None,
         unlabelled: Collection[str] = (),
     ) -> BoughtRows:
-        """Collect the rows of these requests; the arguments are those of the class.
+        """Collect the rows of these requests; see the class for the arguments.
 
         A row without a score counts as not bought, unless it failed or a later row of the same path has a score or
         failed.
@@ -97,7 +98,7 @@ class BoughtRows:
         return (place[0], (place[1], "unlabelled")) if place is not None and request in self.unlabelled else place
 
     def chance(self, seen: Seen, model: str, request: str = "") -> float:
-        """Return the share, in [0, 1], of the requests at the same place for which ``model`` was run next.
+        """Return, of all requests at the same :data:`Place`, the share in [0, 1] for which ``model`` was run next.
 
         ``seen`` are the rows of ``request`` so far. The result is 0 if the model was never run there, or if no row can
         follow.
@@ -116,8 +117,8 @@ class BoughtRows:
 
 
 def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Mapping[str, str]) -> frozenset[str]:
-    """Return the request types in which every model made a first call that made the first call of any request with a
-    type.
+    """Return the request types for which every model has a recorded first call. Models without a first call in any type
+    are ignored.
 
     Args:
         known: The rows, keyed by request id, then by prefix.
@@ -143,7 +144,7 @@ def place_of(template: Template, seen: Seen) -> Place | None:
 
 
 def samplers_of(rows: Iterable[Observation]) -> Collection[str | None]:
-    """Return the names of the samplers that chose the rows, each once in alphabetical order, with None first for rows
-    that name none.
+    """Return the names of the samplers that chose the rows, without duplicates and in alphabetical order. If some row
+    names no sampler, None comes first.
     """
     return sorted({row.sampler for row in rows}, key=lambda name: name or "")

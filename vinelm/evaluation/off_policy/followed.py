@@ -1,4 +1,4 @@
-"""Latency and cost of the requests whose stored rows follow a policy to the policy's end."""
+"""Latency and cost of the requests for which every call of a policy is recorded."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ LEAST_BEYOND = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """The cost and latency of the requests with a recorded result for every call of a policy. Arrays have shape (such
-    requests,).
+    """The cost and latency of the requests for which every call of a policy is recorded. Arrays have shape (requests,),
+    for these requests only.
 
     Args:
-        weight: The inverse of the chance that all rows of the request were recorded, > 0, perhaps scaled.
+        weight: The inverse of the chance that all rows of the request were recorded, > 0; may be multiplied by a
+            policy's share of the requests.
         cost_usd: Cost of the request in dollars.
         latency_s: Latency of the request in seconds.
     """
@@ -38,8 +39,8 @@ class Followed:
         return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("weight", "cost_usd", "latency_s")))
 
     def latency_quantile(self, level: float) -> float | None:
-        """Return the weighted quantile of the requests' latency in seconds; None if too few requests are above or below
-        it to determine it.
+        """Return the weighted quantile of the requests' latency in seconds; None if too few requests lie above or below
+        the quantile to determine it.
 
         Args:
             level: The quantile's level, in (0, 1), such as 0.9.
@@ -51,8 +52,8 @@ class Followed:
         return float(self.latency_s[order][min(int(np.searchsorted(share, level)), len(order) - 1)])
 
     def share_above(self, *, cost_usd: float | None = None, latency_s: float | None = None) -> float | None:
-        """Return the weighted share, in [0, 1], of the requests that exceed this cost or this latency; None with too
-        few requests.
+        """Return the weighted share, in [0, 1], of the requests that exceed ``cost_usd`` or ``latency_s``; None if
+        there are too few requests.
         """
         if effective_number(self.weight) < LEAST_EFFECTIVE:
             return None
@@ -67,7 +68,8 @@ class Followed:
 def followed(policy: StepPolicy | StepsByStart, bought: BoughtRows, share: float = 1.0) -> Followed:
     """Return the cost and latency of those requests of ``bought`` with a recorded result for every call of the policy.
 
-    ``share`` multiplies their weights, for one of several policies between which requests are divided.
+    ``share`` multiplies the weights of these requests. If requests are divided between several policies, it is this
+    policy's share.
     """
     found = [one for request in bought.requests if (one := _follow(policy, bought, request)) is not None]
     weight, cost_usd, latency_s = np.array(found, np.float64).reshape(-1, 3).T.copy()
@@ -75,8 +77,8 @@ def followed(policy: StepPolicy | StepsByStart, bought: BoughtRows, share: float
 
 
 def followed_rows(policy: StepPolicy | StepsByStart, bought: BoughtRows, request: str) -> tuple[Seen, Observation] | None:
-    """Return (rows of the policy's calls for a request, the row whose answer is returned); None if a needed row was not
-    recorded.
+    """Return (the rows of the calls that the policy makes for a request, the row whose answer it returns); None if one
+    of these rows was not recorded.
     """
     seen: Seen = ()
     steps = steps_for(policy, bought.kinds.get(request), bought.first(request))

@@ -1,4 +1,7 @@
-"""Computes the mean of scores with its interval, and whether the rows suffice to estimate it without a model."""
+"""Computes the mean of scores with a confidence interval, and whether the recorded results suffice for an estimate.
+
+They suffice if no statistical model is needed for the mean.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ MOST_UNSUPPORTED = 0.05
 
 
 class HalfScores(NamedTuple):
-    """The scores of a policy on the requests of one part, and those of a reference policy on the same requests (None
-    without one).
+    """The scores of a policy on one part of the requests, and of a reference policy on the same requests (None without
+    a reference).
     """
 
     policy: Scores
@@ -33,7 +36,8 @@ class HalfScores(NamedTuple):
     def unlike(self) -> float:
         """The share of a sweep's budgets under which the policy and its reference have different scores.
 
-        Without a sweep it is 0 or 1; without a reference 1. If it is 0, their difference is exactly zero.
+        The value is 0 or 1 if there is only one budget, and 1 without a reference. If it is 0, the difference of the
+        two policies is exactly 0.
         """
         return 1.0 if self.reference is None else self.policy.share_unlike(self.reference)
 
@@ -46,12 +50,12 @@ class OffPolicyEstimate:
         value: The estimate, in the unit of the scores.
         standard_error: The standard error of the value.
         low, high: The ends of the interval. It is widened by ``unsupported`` times the largest possible error of one
-            request, because the model alone estimates those requests.
-        effective: Effective number of requests, (sum w)^2 / sum w^2 over requests that followed the policies to the
-            end.
+            request, because these requests are estimated by the statistical model alone.
+        effective: Effective number of requests, (sum w)^2 / sum w^2, where w are the weights of the requests that
+            followed the policies to the end.
         unsupported: Share of requests that reach a step for which no result was recorded.
-        is_identified: Whether the recorded results suffice. Otherwise ``value`` relies on the statistical model, and
-            the interval does not count.
+        is_identified: Whether the recorded results suffice. If not, ``value`` relies on the statistical model, and the
+            interval means nothing.
         is_same: Whether both compared policies make the same choices, so that the difference is exactly 0.
     """
 
@@ -65,7 +69,9 @@ class OffPolicyEstimate:
     is_same: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the estimate as plain JSON types; the interval is None if the value is not identified."""
+        """Return the estimate as plain JSON types; the interval is None if the recorded results do not suffice
+        (``is_identified`` is False).
+        """
         return {
             "value": self.value,
             "standard_error": self.standard_error if self.is_identified else None,
@@ -82,15 +88,16 @@ def estimate_mean(
 ) -> OffPolicyEstimate:
     """Return the mean of a policy's scores, or of its paired differences from a reference, with a confidence interval.
 
-    Each part has its own policy, so scores are centred within each part. Requests that were not drawn may vary more
-    than the drawn requests. So the larger of two allowances is added to the sum of squared residuals. The first is one
-    more request, as Agresti and Min (2005) do for paired shares, since scores that never varied may vary. The second is
-    two more requests like those that vary most, since a few large weights are easily missed.
+    Each part of the requests has a separate policy, so scores are centred within each part. Requests that were not
+    drawn may vary more than the drawn requests. So the larger of two allowances is added to the sum of squared
+    residuals. The first is one additional request, as in Agresti and Min (2005) for paired shares: scores that were
+    always equal may still vary. The second is two more requests like those that vary most: a few large weights are
+    easily missed.
 
-    The additional request weighs as much as a request of the part in which the policies were followed least: two right
-    answers there do not prove that its plan is always right. In a mean over a sweep, the additional request counts only
-    for the limits under which the two policies differ. The quantile is Student's, and the degrees of freedom are the
-    number of requests that vary, estimated from the scores' fourth moment.
+    The additional request weighs as much as a request of the part with the fewest requests that followed the policies.
+    In a mean over a sweep of limits, it counts only for the limits under which the two policies differ. The interval
+    uses Student's quantile; its degrees of freedom are the number of requests that vary, estimated from the scores'
+    fourth moment.
 
     Args:
         halves: One item for each part of the requests.
@@ -125,8 +132,8 @@ class Moments:
         square, fourth: The sums of the residuals' second and fourth powers, plus the allowance of
             :func:`estimate_mean`.
         effective, unsupported: See :class:`OffPolicyEstimate`.
-        heaviest: The weight of one request of the part in which the policies were followed least; infinite if none
-            followed them.
+        heaviest: The weight of one request of the part with the fewest requests that followed the policies; infinite if
+            a part has none.
         bound: The maximum that a request can add; 0 without a maximum.
     """
 
@@ -141,7 +148,7 @@ class Moments:
 
     @property
     def is_identified(self) -> bool:
-        """Whether the rows suffice to estimate the value without the model."""
+        """Whether the recorded rows suffice to estimate the value without the statistical model."""
         return self.effective >= LEAST_EFFECTIVE and self.heaviest < math.inf and self.unsupported <= MOST_UNSUPPORTED
 
     @property
@@ -156,8 +163,8 @@ class Moments:
         return float(stdtrit(_freedom(self.square, self.fourth, self.effective), share))
 
     def reach(self, share: float) -> float:
-        """Return how far the interval's end at probability ``share`` is from the value; it includes the possible error
-        of unsupported requests.
+        """Return the distance from the value to the interval's end at probability ``share``, including the possible
+        error of unsupported requests.
         """
         return self.quantile(share) * self.standard_error + self.unsupported * self.bound
 

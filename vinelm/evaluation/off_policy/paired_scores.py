@@ -1,8 +1,8 @@
-"""Doubly robust scores of the difference between two policies, from the requests with the rows of both policies.
+"""Doubly robust scores of the difference between two policies, from the requests with recorded calls of both policies.
 
-Scores of two policies on different requests also differ because the requests differ in difficulty. If a plan and the
-current setup agree on each of 47 requests that ran both, and the current setup ran on 60, their means may differ. Here
-a request counts only as long as it has the next rows of both:
+Scores of two policies on different requests also differ because some requests are harder. If a plan and the current
+setup agree on each of the 47 requests that ran both, but the current setup ran on 60, their means may differ. Here a
+request is used up to the first call that is not recorded for both policies:
 
     q_0 - q'_0 + sum over t of w_t ((x_t + q_t - q_(t-1)) - (x'_t + q'_t - q'_(t-1))),
 
@@ -29,8 +29,8 @@ Policy = StepPolicy | StepsByStart
 
 
 def paired_scores(policy: Policy, reference: Policy, bought: BoughtRows, *, max_latency_s: float | None = None) -> Scores:
-    """Return a policy's scores minus a reference's, one per request. A request has a positive weight only if all calls
-    of both policies are recorded for it.
+    """Return a policy's scores minus a reference policy's, one per request. A request has a positive weight only if all
+    calls of both policies are recorded for it.
 
     Args:
         policy: The policy, planned from other requests.

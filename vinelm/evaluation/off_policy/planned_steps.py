@@ -1,4 +1,4 @@
-"""Contingent plans and replanning, followed through stored rows."""
+"""Policies that follow a plan, or plan again after each call, through a request's recorded rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TriePosition:
     """A request's position in a trie.
 
     Args:
-        node: The index of the node of its last call; 0 before the first.
+        node: The index of the node of the request's last call; 0 before its first call.
         stage: The name of the stage that comes next; None if the request has ended.
         returned: The index, among the rows so far, of the row whose answer is returned if the request ends here; -1 is
             the last row.
@@ -36,14 +36,13 @@ Locate = Callable[[Seen], TriePosition]
 
 
 def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return the function that maps a request's rows to its position in the planner's trie of paths, by their models
-    and stages.
+    """Return a function that maps the rows of a request to the request's position in the planner's trie of paths.
 
     Args:
         planner: A planner over the trie.
         first: The name of the application's stage that the requests begin with; None if the trie has only one first
             stage.
-        kind: The type of the requests; empty if the trie does not distinguish types. Rows name stages without the type.
+        kind: The type of the requests; empty if the trie does not distinguish types.
     """
     trie, template = planner.trie, planner.annotated.template.base
     first = stage_title(first or first_arm(trie), kind)
@@ -62,10 +61,10 @@ def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> 
 
 
 def along_outcomes(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return the function that maps a request's rows to its position in a trie over signals.
+    """Return a function that maps the rows of a request to the request's position in a trie over signals.
 
-    The position follows from each answer's outcome: the result of the check, the signal, and which earlier answer it
-    agrees with. ``first`` and ``kind`` are those of :func:`along_stages`.
+    The position follows from each answer's outcome: the result of the check, the signal, and the earlier answer with
+    which it agrees, if any. ``first`` and ``kind`` are those of :func:`along_stages`.
     """
     trie, outcomes = planner.trie, planner.annotated.outcomes
     first = stage_title(first or first_arm(trie), kind)
@@ -98,8 +97,8 @@ ALONG: Mapping[str, Callable[[Planner, str | None, str], Locate]] = {"paths": al
 
 
 def first_arm(trie: Trie) -> str:
-    """Return the name of the stage with which all requests of the trie begin; raise ``ValueError`` if they may begin
-    with several.
+    """Return the name of the stage with which all requests of the trie begin; raise ``ValueError`` if there are several
+    such stages.
     """
     (first,) = trie.arms(0)
     return first
@@ -107,10 +106,11 @@ def first_arm(trie: Trie) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ContingentSteps:
-    """A contingent plan that was made before the request and is followed unchanged.
+    """A policy that follows a contingent plan (next models that depend on earlier outcomes), made before the request
+    and never changed.
 
     Args:
-        plan: The plan, from the root.
+        plan: The plan, which begins at the trie's root.
         locate: The function that maps a request's rows to its position in the plan's trie.
     """
 

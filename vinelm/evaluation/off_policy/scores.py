@@ -1,15 +1,16 @@
 """Doubly robust scores of a policy, one for each test request (Jiang and Li 2016; Murphy 2005 for sequences of choices).
 
-Let q_0 be the expected result of the policy before the first invocation, x_t what step t adds and q_t the expectation
+Let q_0 be the expected result of the policy before the first call, x_t what call t adds, and q_t the expected rest
 after it. The score of a request is
 
     q_0 + sum over t of w_t (x_t + q_t - q_(t-1)),    w_t = product over s <= t of (row s exists) / (chance of buying it)
 
-Its mean is the policy's value if the chances are right, whatever q is, and also if q is right, whatever the chances.
+The mean score is the policy's value if the chances are right, whatever q is; and also if q is right, whatever the
+chances are.
 
-The chances are shares of the same requests. Each adds a column to ``balance``: w_(t-1) (row t exists / its chance - 1)
-for the requests at that place, which sums to 0. The part of the scores that these columns explain is not an error of
-the mean, and is removed from its variance (Hirano, Imbens and Ridder 2003).
+The chances are estimated as shares of the same requests. Each adds a column to ``balance``: w_(t-1) (row t exists / its
+chance - 1) for the requests at that place, which sums to 0. The part of the scores that these columns explain is not an
+error of the mean, and is removed from its variance (Hirano, Imbens and Ridder 2003).
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ _ARRAYS = ("success", "cost_usd", "latency_s", "weight", "unsupported")
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The scores of one policy on some requests. Arrays have shape (requests,).
+    """The scores of one policy on some requests: doubly robust estimates of each request's result. Arrays have shape
+    (requests,).
 
     Args:
-        success: Scores of right answers (in time, if latency is capped). May lie outside [0, 1].
+        success: Scores of the answer being right (and in time, if latency is capped). May lie outside [0, 1].
         cost_usd: Scores of the cost, in dollars.
         latency_s: Scores of the latency, in seconds.
         weight: The inverse of the chance that all rows of the policy were recorded, for requests with all these rows; 0
             for others. 1 if the policy was served.
-        unsupported: The weight of a request that reached a step for which no row was ever recorded, so that the rest of
-            its score is only the estimate; 0 for others.
-        balance: The columns of the chances that the module describes, keyed by (place, model), each of shape
-            (requests,).
-        parts: The scores of the single budgets if these are a mean over a sweep; empty for a single policy.
+        unsupported: The weight of a request that reached a step for which no row of any request was recorded, so that
+            the rest of its score is only an estimate; 0 for others.
+        balance: The columns described in the module's docstring, keyed by (place, model), each of shape (requests,).
+        parts: If this is a mean over a sweep of budgets, the scores under each budget; otherwise empty.
     """
 
     success: FloatArray
@@ -57,18 +58,22 @@ class Scores:
         return len(self.success)
 
     def utility(self, target: str) -> FloatArray:
-        """Return the scores of a target so that higher is better, shape (requests,); cost and latency are negated."""
+        """Return the scores of ``accuracy``, ``cost`` or ``latency`` such that higher is better (cost and latency are
+        negated), shape (requests,).
+        """
         return {"accuracy": self.success, "cost": -self.cost_usd, "latency": -self.latency_s}[target]
 
     @classmethod
     def mean(cls, scores: Sequence[Scores]) -> Scores:
-        """Return the mean of the scores of several policies on the same requests, one policy for each budget of a sweep."""
+        """Return, for each request, the mean of its scores under several policies: one policy for each budget of a
+        sweep.
+        """
         return replace(cls.mixed(scores, [1.0 / len(scores)] * len(scores)), parts=tuple(scores))
 
     @classmethod
     def mixed(cls, scores: Sequence[Scores], shares: Sequence[float]) -> Scores:
-        """Return the expected scores if the policies divide the requests between them at random, by ``shares``, which
-        add up to 1.
+        """Return the expected scores if each request is assigned at random to one of the policies, with probabilities
+        ``shares``, which add up to 1.
         """
         if len(scores) == 1:
             return scores[0]
@@ -77,14 +82,18 @@ class Scores:
         return cls(**mean, balance={key: column for one in scores for key, column in one.balance.items()})
 
     def equals(self, other: Scores) -> bool:
-        """Return whether the scores, weights and unsupported weights equal those in ``other`` on every request."""
+        """Return whether both objects have the same success and cost scores, weights and unsupported weights on every
+        request.
+
+        Latencies are not compared.
+        """
         names = ("success", "cost_usd", "weight", "unsupported")
         return all(np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in names)
 
     def share_unlike(self, other: Scores) -> float:
         """Return the share of a sweep's limits under which these scores differ from those in ``other``.
 
-        Without a sweep, the result is 1 if they differ, else 0.
+        Without a sweep, the result is 1 if the scores differ, else 0.
         """
         pairs = zip(self.parts or (self,), other.parts or (other,), strict=True)
         return float(np.mean([not one.equals(two) for one, two in pairs]))
@@ -174,7 +183,7 @@ class _Walk:
 def right_in_time(seen: Seen, returned: Observation, cap: float | None) -> float:
     """Return the score, in [0, 1], of the answer in the row ``returned``.
 
-    The result is 0 if the last of the rows ``seen`` failed, or if they took more than ``cap`` seconds together.
+    The result is 0 if the last of the rows ``seen`` failed, or if all of them together took more than ``cap`` seconds.
     """
     if seen[-1].failure is not None or (cap is not None and sum(row.latency_s + row.tool_latency_s for row in seen) > cap):
         return 0.0

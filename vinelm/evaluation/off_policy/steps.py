@@ -1,4 +1,4 @@
-"""Policies as sequences of steps: the outcomes so far determine the next model, or the returned answer."""
+"""Policies as rules: given the outcomes so far, they return the next model to run or the answer to return."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 
 @dataclass(frozen=True, eq=False)
 class PathSteps:
-    """The policy that runs the models on the path to one node of a linear trie, until the workflow's stop rule ends the
-    request.
+    """The policy that runs, in order, the models on the path to one node of a linear trie, until the path ends or the
+    workflow's stop rule ends the request.
 
     Args:
         annotated: The trie that the path was chosen from.
@@ -46,8 +46,8 @@ class PathSteps:
 
 
 def rests(annotated: AnnotatedTrie, target: int) -> list[Rest]:
-    """Return the success, cost and latency still to expect on the path to node ``target``; item i is for requests open
-    after i calls.
+    """Return the success, cost and latency still to expect on the path to node ``target``; item i is for requests that
+    have not ended after i calls.
     """
     return [Rest(*ahead) for ahead in ahead_along(annotated, target)]
 
@@ -69,8 +69,8 @@ class Step(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """The success, cost and latency to expect from this point on under a policy, estimated from the rows used for
-    planning.
+    """The success, cost and latency that are still expected under a policy at some point of a request, estimated from
+    the rows used for planning.
 
     Args:
         success: Chance that the finally returned answer is right, in [0, 1].
@@ -94,11 +94,13 @@ class StepRule(Protocol):
 
 
 class StepPolicy(StepRule, Protocol):
-    """A policy that can be followed row by row, and that predicts the success, cost and latency still to come."""
+    """A policy that returns the next step after each recorded row, and predicts the success, cost and latency still to
+    come.
+    """
 
     def rest(self, seen: Seen) -> Rest:
         """Return the success, cost and latency still to expect after the rows ``seen``, for a request that :meth:`step`
-        continues.
+        does not end.
         """
 
 

@@ -14,13 +14,14 @@ from vinelm.template import Template
 
 
 class WalkEnd(NamedTuple):
-    """The requests that a policy ends after the same history of outcomes.
+    """A group of requests that a policy ends after the same history of outcomes.
 
     Args:
         rows: The indices of the requests in the table, shape (requests,).
-        columns: The column indices of the systems that ran, in order.
+        columns: The column indices of the systems (models) that ran, in order.
         returned: The index, in ``columns``, of the system whose answer is returned.
-        seen: The recorded results of the first of these requests. Its outcomes are those of all, its costs are not.
+        seen: The recorded results of the first of these requests. All of them have the same outcomes, but their costs
+            differ.
     """
 
     rows: npt.NDArray[np.intp]
@@ -39,7 +40,7 @@ def walk_ends(policy: StepRule, table: OutcomeTable, template: Template) -> Iter
     Args:
         policy: A policy that decides by outcomes, not by cost or latency.
         table: The requests, at least one.
-        template: A linear template, bound to the table's systems.
+        template: The workflow's stages, one after another without branches; each may run on the table's systems.
     """
     yield from _ends(policy, table, template, np.arange(len(table)), ())
 
@@ -59,11 +60,11 @@ def _ends(
 
 
 def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, ...]) -> npt.NDArray[np.intp]:
-    """Return, for each request in ``rows``, a number of its last outcome; equal numbers mean equal outcomes. The shape
-    is that of ``rows``.
+    """Return, for each request in ``rows``, a number for its last outcome, as an array of the same shape. Equal numbers
+    mean equal outcomes.
 
-    The outcome consists of the check's result, the signal, and the first answer in ``columns`` that the last one agrees
-    with.
+    The outcome consists of the check's result, the signal, and which answer in ``columns`` is the first that equals the
+    last answer.
     """
     last = columns[-1]
     kind = table.answer_class[rows, last]

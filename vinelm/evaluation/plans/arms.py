@@ -1,4 +1,4 @@
-"""Tables of a trie's branches: the application's choices after a stage, and a plan by request type."""
+"""Tables about a trie's branches: how often the application takes each, and a plan's behaviour per request type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ LEAST_SHARE = 5e-4
 
 @dataclass(frozen=True, slots=True)
 class ArmShares:
-    """How often each branch follows after one model ran a stage, averaged over the histories before the stage.
+    """How often the application takes each branch after one model has run a stage, averaged over the histories before
+    the stage.
 
     Attributes:
         stage: The stage after which the application chooses a branch.
@@ -44,12 +45,12 @@ class ArmShares:
 
 
 def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
-    """Return the shares of the branches, one item for each model of each stage after which the application chooses a
-    branch.
+    """Return how often each branch is taken: one item for each model of each stage after which the application chooses
+    a branch.
 
     The items are in template order. Histories are weighted by their number of observations, or by their probability if
-    the trie has no such numbers. The half widths are averaged in the same way, as if errors were perfectly correlated:
-    they do not shrink with the number of histories.
+    the trie has no such numbers. The half widths are averaged in the same way, as if errors were perfectly correlated,
+    so they do not shrink with the number of histories.
     """
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[int, dict[str, int]]]] = defaultdict(list)
     trie = annotated.trie
@@ -62,8 +63,8 @@ def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
 
 
 def _arms(trie: Trie) -> dict[int, dict[str, int]]:
-    """Return, for each node with successors, the index of the first edge of each branch, keyed by the name of the
-    branch's first stage.
+    """Return a mapping from each node with successors to its branches: the index of the branch's first edge, keyed by
+    the name of its first stage.
     """
     found: dict[int, dict[str, int]] = defaultdict(dict)
     first = np.flatnonzero(trie.begins_arm)
@@ -116,7 +117,7 @@ class PlanOfKind:
 def by_kind(decision: Any) -> list[PlanOfKind]:
     """Return the behaviour of a plan, or of a mixture of two, for each request type; empty without types.
 
-    Types are in falling order of their shares; types without requests are left out.
+    The types are in order of their share of the requests, largest first; types without requests are left out.
     """
     annotated = decision.annotated
     trie, stages = annotated.trie, annotated.stage_kinds

@@ -31,8 +31,8 @@ N_BUDGETS = 24
 
 @dataclass(frozen=True)
 class StagePlan(Expected):
-    """A model for each stage, with the trie's predictions. Plans are equal if their models and ``most_invocations`` are
-    equal.
+    """A fixed plan: one model for each stage, with the trie's predictions of accuracy, cost and latency. Plans are
+    equal if their models and ``most_invocations`` are equal.
 
     Attributes:
         models: The model of each stage, keyed by the stage's name, in template order.
@@ -137,7 +137,7 @@ class GraphPlans(Plans[StagePlan]):
         return self._plan(fixed, int(winner))
 
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
-        """Return the hull of the fixed plans; see :meth:`Plans.fixed_hull`."""
+        """Return the convex hull of (cost, accuracy) over the fixed plans; see :meth:`Plans.fixed_hull`."""
         fixed = self._fixed(objective)
         allowed = fixed.is_allowed & fixed.runs_one_model if role == "single" else fixed.is_allowed
         return Hull.of(fixed.cost_usd[allowed], self._lower(fixed, objective)[allowed]) if allowed.any() else None
@@ -154,7 +154,9 @@ class GraphPlans(Plans[StagePlan]):
             yield self.annotated.trie.models[model], self._plan(fixed, index)
 
     def settings(self, plan: StagePlan) -> dict[str, Any]:
-        """Return the settings with which a policy follows a plan; see :meth:`Plans.settings`."""
+        """Return the arguments with which a :class:`~vinelm.policies.StaticPolicy` follows a plan; see
+        :meth:`Plans.settings`.
+        """
         return self.annotated.template.base.settings_of(plan.models, plan.most_invocations)
 
     def having(self, settings: dict[str, Any]) -> StagePlan | None:
@@ -185,7 +187,8 @@ class GraphPlans(Plans[StagePlan]):
     def _of_path(self, path: Sequence[str]) -> dict[str, str]:
         """Return the model of each stage, by the stage's name, for a path through stages in a fixed order.
 
-        Stages after the path's end get its last model. Empty if a stage has two models on the path.
+        Stages after the path's end get the path's last model. The result is empty if a stage has two models on the
+        path.
         """
         found: dict[str, str] = {}
         stages = [stage.name for stage in self.annotated.template.base.listed or ()]
@@ -200,10 +203,11 @@ class GraphPlans(Plans[StagePlan]):
         return ContingentSteps(plan.plan, locate)
 
     def frontier_range(self) -> FrontierRange:
-        """Return the range of the frontiers; see :meth:`Plans.frontier_range`.
+        """Return the ends of the frontiers of accuracy over cost and of accuracy over latency; see
+        :meth:`Plans.frontier_range`.
 
-        Every policy has a plan within the range. So the range begins at the cheapest (fastest) single model if that
-        costs more (takes longer) than VineLM's cheapest plan.
+        The range begins where VineLM and the single models all have a plan: at the cheapest (fastest) single model if
+        this costs more (takes longer) than VineLM's cheapest (fastest) plan.
         """
         best, cheapest = self.decision(Objective(maximize="accuracy")), self.decision(Objective(minimize="cost"))
         fastest = self.decision(Objective(minimize="latency")).path_latency_s if self.annotated.knows_latency else 0.0
@@ -214,7 +218,9 @@ class GraphPlans(Plans[StagePlan]):
         )  # fmt: skip
 
     def frontier(self, most: int) -> PlanFrontier:
-        """Return at most ``most`` plans of the frontier, evenly spaced; see :meth:`Plans.frontier`."""
+        """Return at most ``most`` plans, evenly spaced along the frontier of accuracy over cost; see
+        :meth:`Plans.frontier`.
+        """
         found = self.along_budgets()
         return PlanFrontier([self._row(decision) for decision in thinned(found, most)], len(found), found[-1])
 
@@ -231,8 +237,8 @@ class GraphPlans(Plans[StagePlan]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Return the figures on this trie of ``old``, a plan made on another trie, and whether it equals ``now``; see
-        :meth:`Plans.carried`.
+        """Return this trie's predictions for ``old``, a plan made on another trie, and whether this plan equals
+        ``now``; see :meth:`Plans.carried`.
         """
         plan, own = (cast("ContingentDecision", decision).plan for decision in (old, now))
         there = _plan_on(own.graph, plan)
@@ -296,8 +302,8 @@ class GraphPlans(Plans[StagePlan]):
 
 
 def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
-    """Map the index of each node of ``after`` to the index of the node of ``before`` that is reached by the same stages and
-    models.
+    """Return a mapping from the index of each node of ``after`` to that of the node of ``before`` which is reached by
+    the same stages and models.
 
     Nodes without such a counterpart are left out.
     """

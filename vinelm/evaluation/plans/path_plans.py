@@ -1,4 +1,4 @@
-"""Plans over a trie of paths: each plan is a path, and the best plans form a Pareto frontier."""
+"""Plans over a trie of paths (sequences of models): each plan is a path, and the best plans form a Pareto frontier."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def pareto_frontier(points: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def frontier_nodes(annotated: AnnotatedTrie, amount: Literal["cost", "latency"]) -> list[int]:
-    """Return the answerable nodes whose paths form the frontier of estimated accuracy and expected ``amount``, by
-    rising amount.
+    """Return the nodes whose paths form the Pareto frontier of estimated accuracy and expected ``amount``, by rising
+    amount. Only nodes at which a request may return its answer are considered.
     """
     nodes = np.flatnonzero(annotated.trie.answerable)
     amounts = annotated.path_cost_usd if amount == "cost" else annotated.path_latency_s
@@ -71,16 +71,18 @@ class PathPlans(Plans[Decision]):
                 yield model, self._to(int(nodes[0]))
 
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
-        """Return the hull of the fixed plans; see :meth:`Plans.fixed_hull`."""
+        """Return the convex hull of (cost, accuracy) over the fixed plans; see :meth:`Plans.fixed_hull`."""
         return self.planner.hull_among(self._static if role == "static" else self._single, objective)
 
     def settings(self, plan: Decision) -> dict[str, Any]:
-        """Return the settings with which a policy follows a plan; see :meth:`Plans.settings`."""
+        """Return the arguments with which a :class:`~vinelm.policies.StaticPolicy` follows a plan; see
+        :meth:`Plans.settings`.
+        """
         return {"path": plan.path}
 
     def having(self, settings: dict[str, Any]) -> Decision | None:
-        """Return the plan with these settings; see :meth:`Plans.having`. The result is also None if the plan may not
-        end at its last node.
+        """Return the plan with these settings; see :meth:`Plans.having`. The result is also None if no answer may be
+        returned at the plan's last node.
         """
         try:
             return self._to(self.trie.node(settings.get("path", ())))
@@ -93,7 +95,9 @@ class PathPlans(Plans[Decision]):
         return PathSteps(plan.annotated, plan.target)
 
     def frontier_range(self) -> FrontierRange:
-        """Return the range of the frontiers; see :meth:`Plans.frontier_range`."""
+        """Return the ends of the frontiers of accuracy over cost and of accuracy over latency; see
+        :meth:`Plans.frontier_range`.
+        """
         annotated = self.annotated
         by_cost, by_latency = frontier_nodes(annotated, "cost"), frontier_nodes(annotated, "latency")
         cost, latency = annotated.path_cost_usd, annotated.path_latency_s
@@ -101,9 +105,10 @@ class PathPlans(Plans[Decision]):
         return FrontierRange(*ends, float(latency[by_latency[0]]), float(latency[by_latency[-1]]))
 
     def frontier(self, most: int) -> PlanFrontier:
-        """Return at most ``most`` plans of the frontier, evenly spaced; see :meth:`Plans.frontier`.
+        """Return at most ``most`` plans, evenly spaced along the frontier of accuracy over cost; see
+        :meth:`Plans.frontier`.
 
-        The 90th percentiles in its rows assume that every call of the path runs, at zero load.
+        The rows' 90th percentiles of cost and latency assume that every call of the path runs and no server is busy.
         """
         nodes = frontier_nodes(self.annotated, "cost")  # thousands in a large trie, so rows are made only for those shown
         return PlanFrontier([self._row(node) for node in thinned(nodes, most)], len(nodes), self._to(nodes[-1]))
@@ -123,8 +128,8 @@ class PathPlans(Plans[Decision]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Return the figures on this trie of ``old``, a plan made on another trie, and whether it equals ``now``; see
-        :meth:`Plans.carried`.
+        """Return this trie's predictions for ``old``, a plan made on another trie, and whether this plan equals
+        ``now``; see :meth:`Plans.carried`.
         """
         try:
             node = self.trie.node(old.path)
@@ -151,11 +156,11 @@ class PathPlans(Plans[Decision]):
 
 
 def workflow_level_nodes(annotated: AnnotatedTrie) -> BoolArray:
-    """Mark the answerable nodes whose paths have one model per stage: the plans that only choose models and a number of
-    calls (VineLM paper §5.1).
+    """Return a mask of the nodes whose paths have one model per stage: plans that only choose models and a number of
+    calls (VineLM paper §5.1). Nodes at which no answer may be returned are left out.
 
-    For example, a generate stage that a repair stage follows up to twice has 136 such paths among 8 models: 8 of one
-    call, 64 of two and 64 of three.
+    For example, a workflow with a "generate" stage and then up to two calls of a "repair" stage has 136 such paths
+    among 8 models: 8 of one call, 64 of two and 64 of three.
 
     Returns:
         A mask of shape (n + 1,) over the nodes of the trie.

@@ -1,4 +1,4 @@
-"""Plans for one objective over one trie (VineLM's, the best static plan and the best single model) and their roles."""
+"""Plans for one objective over one trie: VineLM's plan, the best static plan (one model per stage) and the best model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A value with the lower and upper end of its interval."""
+    """A value with the lower and upper end of its confidence interval."""
 
     value: float
     low: float
@@ -41,7 +41,9 @@ PATHS = "VineLM over paths"
 
 @dataclass(frozen=True, slots=True)
 class MixedFixed(Expected):
-    """Two fixed plans between which requests are divided; ``parts`` has pairs (share of the requests, plan)."""
+    """A mixture of two fixed plans, one for some of the requests and one for the rest; ``parts`` has pairs (share of
+    the requests, plan).
+    """
 
     parts: tuple[tuple[float, Any], ...]
 
@@ -73,9 +75,9 @@ class PlannedPolicy:
 
 
 class CarriedPlan(NamedTuple):
-    """The figures of a plan of one trie, evaluated on another trie.
+    """The accuracy and cost that one trie predicts for a plan made on another trie.
 
-    ``is_same`` says whether planning on the other trie leads to the same plan. ``standard_error`` is that of the
+    ``is_same`` says whether planning on the evaluating trie leads to the same plan. ``standard_error`` is that of the
     accuracy, None if unknown.
     """
 
@@ -86,7 +88,7 @@ class CarriedPlan(NamedTuple):
 
 
 class PlanFrontier(NamedTuple):
-    """Some plans of the estimated frontier of accuracy and cost, cheapest first.
+    """Some plans of the estimated Pareto frontier of accuracy and cost, cheapest first.
 
     ``rows`` has one dict of JSON types for each of these plans. ``n_plans`` is the number of all plans of the frontier,
     ``best`` the most accurate of them.
@@ -98,7 +100,12 @@ class PlanFrontier(NamedTuple):
 
 
 class FrontierRange(NamedTuple):
-    """The ends of two estimated frontiers: dollars per request and the cheapest plan's accuracy, and seconds per request."""
+    """The ends of two estimated Pareto frontiers of plans.
+
+    On the frontier of accuracy over cost: the cheapest and the most expensive plan in dollars per request, and the
+    cheapest plan's accuracy. On the frontier of accuracy over latency: the fastest and the slowest plan in seconds per
+    request.
+    """
 
     cheapest_usd: float
     dearest_usd: float
@@ -108,7 +115,9 @@ class FrontierRange(NamedTuple):
 
 
 class Plans(ABC, Generic[Fixed]):
-    """The plans over one trie. :func:`~vinelm.evaluation.plans.plans_over.plans_over` returns them for any trie."""
+    """Makes the plans over one trie: VineLM's plan for an objective, fixed plans and single models.
+    :func:`~vinelm.evaluation.plans.plans_over.plans_over` returns such an object for any trie.
+    """
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
         self.annotated = annotated
@@ -116,10 +125,10 @@ class Plans(ABC, Generic[Fixed]):
         self.planner = Planner(annotated)
 
     def decision(self, objective: Objective) -> Decision:
-        """Return the plan for newly arrived requests: one plan, or a mixture of two.
+        """Return VineLM's plan for an objective, from the start of a request: one plan, or a mixture of two.
 
         Raises:
-            InfeasibleError: No plan meets the bounds, and the objective asks to raise then.
+            InfeasibleError: No plan meets the limits, and the objective says to raise an error in that case.
         """
         return self.planner.mixed(objective)
 
@@ -135,7 +144,8 @@ class Plans(ABC, Generic[Fixed]):
         """Return the convex hull of (cost, accuracy) over the static plans (role ``static``) or the single models (role
         ``single``).
 
-        It serves objectives that mix plans. None if no plan meets the limits for every single request.
+        Mixtures of two plans are chosen from this hull. None if no plan meets the limits that hold for every single
+        request.
         """
 
     def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:
@@ -166,7 +176,7 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def having(self, settings: dict[str, Any]) -> Fixed | None:
-        """Return the plan whose :meth:`settings` are these; None if this trie has no such plan."""
+        """Return the plan whose :meth:`settings` equal ``settings``; None if this trie has no such plan."""
 
     def today_settings(self) -> dict[str, Any] | None:
         """Return the :meth:`settings` of the current setup; None if unknown."""
@@ -188,15 +198,17 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def frontier_range(self) -> FrontierRange:
-        """Return the range of the frontiers of accuracy and cost, and of accuracy and latency."""
+        """Return the ends of the Pareto frontiers of accuracy over cost and of accuracy over latency."""
 
     @abstractmethod
     def frontier(self, most: int) -> PlanFrontier:
-        """Return at most ``most`` plans of the frontier, evenly spaced, including its first and last plan."""
+        """Return at most ``most`` plans of the Pareto frontier of accuracy and cost, evenly spaced, including its first
+        and last plan.
+        """
 
     @abstractmethod
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Evaluate ``old``, a plan made on another trie of the workflow, on this trie.
+        """Return this trie's predictions for ``old``, a plan made on another trie of the workflow.
 
         ``now`` is this trie's plan for the same objective, and the result says whether both are the same. None if this
         trie lacks a model that ``old`` runs.
@@ -214,16 +226,17 @@ class Plans(ABC, Generic[Fixed]):
         the objective's limits.
 
         Raises:
-            InfeasibleError: VineLM has no plan that meets the bounds, and the objective asks to raise then.
+            InfeasibleError: VineLM has no plan that meets the limits, and the objective says to raise an error in that
+                case.
         """
         found: Expected | None = self.decision(objective) if role == "vinelm" else self.mixed_fixed(objective, role)
         return found if found is not None and found.is_feasible else None
 
     def compare(self, objective: Objective) -> list[PlannedPolicy]:
-        """Plan for VineLM, the best static plan and the best single model, in this order.
+        """Return VineLM's plan for an objective, the best static plan and the best single model, in this order.
 
         Raises:
-            InfeasibleError: No plan meets the bounds, and the objective asks to raise then.
+            InfeasibleError: No plan meets the limits, and the objective says to raise an error in that case.
         """
         best = self.decision(objective)
         found = [PlannedPolicy(NAMES["vinelm"], "vinelm", best, best.words)]

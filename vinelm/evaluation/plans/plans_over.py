@@ -15,12 +15,16 @@ from vinelm.trie.verdict import Verdict, short_words
 
 
 def plans_over(annotated: AnnotatedTrie) -> Plans[Any]:
-    """Return the plans over a trie: :class:`PathPlans` if each plan ends at one node, else :class:`GraphPlans`."""
+    """Return an object that makes the plans over a trie: :class:`PathPlans` if each plan ends at one node, else
+    :class:`GraphPlans`.
+    """
     return annotated.by_ends(one=PathPlans, several=GraphPlans)
 
 
 def trie_of_verdict(annotated: AnnotatedTrie, found: Verdict) -> AnnotatedTrie:
-    """Return the trie from which the verdict's plan was made: the trie over signals if the plan uses signals."""
+    """Return the trie from which the verdict's plan was made: the trie over signals if the plan uses signals, otherwise
+    the trie of paths.
+    """
     policy = annotated.policy if found.plan is None else found.plan.policy
     return next((one for one in annotated.tries if one.policy == policy), annotated)
 

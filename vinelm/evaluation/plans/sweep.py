@@ -1,4 +1,4 @@
-"""Ranges of budgets and latency caps."""
+"""Values for a sweep over budgets or latency limits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def spaced_caps(low: float, high: float, bound: Bound, n_caps: int = 12) -> list
     """Return ``n_caps`` values from ``low`` to ``high`` for the limit ``bound``: dollars spaced geometrically, or
     seconds evenly.
 
-    The result is only ``high`` if ``low`` is not above 0 or ``high`` not above ``low``. Other values are raised a
-    little, so that rounding does not exclude a plan that just meets the limit.
+    The values are raised a little, so that rounding does not exclude a plan that just meets the limit. If ``low`` is
+    not above 0 or ``high`` is not above ``low``, the result is only ``high``, unchanged.
     """
     if not 0 < low < high:
         return [high]

@@ -1,4 +1,4 @@
-"""Simple baselines for choosing models, which a planner has to beat: fitted and tested on the same observations."""
+"""Simple baseline methods for choosing models, with which VineLM's planner is compared on the same observations."""
 
 from vinelm.whole_imports import attach_stub
 

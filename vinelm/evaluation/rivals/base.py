@@ -1,4 +1,4 @@
-"""Code shared by all baselines: the evidence they use, the policy they choose, and its prediction."""
+"""Code shared by all baseline methods: the rows that they use, the policy that they choose, and its predicted results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SEED = 1
 
 
 class PolicyResult(NamedTuple):
-    """The results of a policy on a table.
+    """The results of a policy on the requests of a table.
 
     Args:
         success: Whether the answer returned to each request is correct; a probability in [0, 1] if the policy is random.
@@ -36,10 +36,12 @@ class PolicyResult(NamedTuple):
 
 
 class AnswerPolicy(Protocol):
-    """Decides which systems to call and which answer to return. Sees outcomes, never ``OutcomeTable.success``."""
+    """Decides which systems (such as models) to call and which answer to return. It sees outcomes, but never whether an
+    answer is right.
+    """
 
     def run(self, table: OutcomeTable) -> PolicyResult:
-        """Serve every request of the table.
+        """Run the policy on every request of the table, and return the results.
 
         Raises:
             ConfigError: The table lacks a system.
@@ -67,11 +69,11 @@ class PolicyChoice:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The rows that every method chooses from.
+    """The recorded results from which every baseline method chooses a policy.
 
     Args:
         rows: The bought rows, with their outcomes.
-        estimate: The trie estimated from them; its template is bound, and its catalog lists the systems.
+        estimate: The trie estimated from these rows; its catalog lists the systems.
         depth: The maximum number of calls of a policy for one request, >= 1.
     """
 
@@ -91,7 +93,7 @@ class Evidence:
 
     @cached_property
     def model(self) -> FirstAnswers:
-        """The statistical model of answers that plans over signals use, fitted to the rows."""
+        """The statistical model of the systems' answers, fitted to the rows; plans over signals use the same model."""
         return FirstAnswers.fit(self.rows, self.systems)
 
     @cached_property
@@ -107,8 +109,8 @@ def drawn_table(systems: tuple[str, ...], drawn: DrawnAnswers, signals: Mapping[
     Args:
         systems: The systems, in column order.
         drawn: The simulated answers.
-        signals: The signal in the recorded results, keyed by the outcome's label, because labels omit a signal that
-            only repeats the check's result.
+        signals: The signal that each outcome label stands for in the recorded results. It is needed because a label
+            omits a signal that only repeats the check's result.
     """
     shown = [signals.get(label, label.signal) for label in drawn.labels]
     labels = tuple(sorted({one for one in shown if one is not None}))

@@ -1,4 +1,4 @@
-"""Baselines that compare answers: a vote of k systems, and asking until two answers agree."""
+"""Baselines that compare answers of several systems (such as models): a vote, and asking until two answers agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class VotePolicy:
     """Call every system, and return the answer that the most systems gave.
 
     Only answers that passed the check vote. A tie goes to the answer of the system that comes first in ``trust``. If no
-    answer passed, the answer of the first such system is returned.
+    answer passed, the answer of the first system in ``trust`` that answered is returned.
 
     Args:
         systems: The systems to call.
@@ -31,7 +31,7 @@ class VotePolicy:
     trust: tuple[str, ...]
 
     def run(self, table: OutcomeTable) -> PolicyResult:
-        """Serve every request of the table; see :meth:`AnswerPolicy.run`."""
+        """Run the policy on every request of the table, and return the results; see :meth:`AnswerPolicy.run`."""
         asked = _Asked.of(table, self.systems, self.trust)
         votes = (asked.same & asked.counts[:, None, :]).sum(axis=2) * asked.counts
         best = (4.0 * votes + 2.0 * asked.has_answer - asked.rank).argmax(axis=1)
@@ -55,8 +55,8 @@ class VotePolicy:
 class TwoAgreePolicy:
     """Call the systems in turn until two answers that passed the check agree, and return that answer.
 
-    If no two agree, return the answer of the system that comes first in ``trust``, among the answers that passed; among
-    all if none passed.
+    If no two agree, return the answer of the first system in ``trust`` whose answer passed; if none passed, of the
+    first system in ``trust`` that answered.
 
     Args:
         systems: The systems to call, in this order.
@@ -67,7 +67,7 @@ class TwoAgreePolicy:
     trust: tuple[str, ...]
 
     def run(self, table: OutcomeTable) -> PolicyResult:
-        """Serve every request of the table; see :meth:`AnswerPolicy.run`."""
+        """Run the policy on every request of the table, and return the results; see :meth:`AnswerPolicy.run`."""
         asked = _Asked.of(table, self.systems, self.trust)
         success, cost = np.zeros(len(table)), np.zeros(len(table))
         is_open = np.ones(len(table), np.bool_)
@@ -95,17 +95,18 @@ class TwoAgreePolicy:
 
 @dataclass(frozen=True)
 class VoteOfK:
-    """A baseline that lets the k cheapest or the k most accurate systems vote, for a fixed k.
+    """A baseline method that calls the k cheapest or the k most accurate systems, for a fixed k, and returns their most
+    frequent answer.
 
-    It tries every k up to the number of calls that a request may make (:attr:`.Evidence.depth`), and every single system. The
-    most frequent answer wins; see :class:`VotePolicy`.
+    It tries every k up to the number of calls that a request may make (:attr:`.Evidence.depth`), and every single
+    system. See :class:`VotePolicy`.
     """
 
     name: str = "vote"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """Run every such vote on simulated requests, and return the votes with their results. Equal evidence gives
-        equal choices.
+        """Run each of these votes on simulated requests, and return the votes with their results. Equal evidence gives
+        equal results.
         """
         trust = trusted(evidence)
         cost = dict(zip(evidence.systems, evidence.model.cost_usd, strict=True))
@@ -117,17 +118,18 @@ class VoteOfK:
 
 @dataclass(frozen=True)
 class UntilTwoAgree:
-    """A baseline that asks systems in a fixed order until two answers agree; see :class:`TwoAgreePolicy`.
+    """A baseline method that calls systems in a fixed order until two answers agree; see :class:`TwoAgreePolicy`.
 
-    It tries every order of up to as many systems as a request may make calls (:attr:`.Evidence.depth`).
+    It tries every order of n systems, for every n up to the number of calls that a request may make
+    (:attr:`.Evidence.depth`).
     """
 
     name: str = "two_agree"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """Run every such order of systems on simulated requests, and return the orders with their results.
+        """Run the method with each order of systems on simulated requests, and return the orders with their results.
 
-        Equal evidence gives equal choices.
+        Equal evidence gives equal results.
         """
         trust = trusted(evidence)
         policies: list[tuple[AnswerPolicy, str]] = [

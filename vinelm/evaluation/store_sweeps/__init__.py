@@ -1,1 +1,1 @@
-"""Sweeps over an objective's limits, tested on a store's results, and their consequences for the choice of models."""
+"""Tests a store's results under other limits and prices, and computes spending by stage and errors of the check."""

@@ -14,8 +14,8 @@ from vinelm.rows.observation import Observation
 class CheckQuality(NamedTuple):
     """How often the workflow's own check is wrong on one model's answers in the first call of a request.
 
-    Only the first call counts, because later calls belong to requests that an earlier answer left open. An answer with
-    a score of 0.7 counts as 0.7 right and 0.3 wrong.
+    Only the first call counts, because later calls are made only for requests whose earlier answers the check refused.
+    An answer with a score of 0.7 counts as 0.7 right and 0.3 wrong.
 
     Args:
         model: The model; None means all models.
@@ -38,7 +38,7 @@ class CheckQuality(NamedTuple):
 
 
 def check_quality(rows: Iterable[Observation]) -> list[CheckQuality]:
-    """Return the quality of the check: first over all models, then for each model by name.
+    """Return how often the check is wrong: one item over all models, then one for each model, by name.
 
     Empty if no first answer has both a score and a result of the check.
     """

@@ -40,7 +40,7 @@ class PriceChange(NamedTuple):
 
 
 def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterable[str]) -> list[PriceChange]:
-    """Plan again with one model's price multiplied by each of :data:`FACTORS`, for one model at a time.
+    """Return the plans at other prices: for one model at a time, its price is multiplied by each of :data:`FACTORS`.
 
     The first item is the plan at current prices. A plan's cost is the sum over its calls, and a call's cost is
     proportional to the model's price. A trie has no separate cost of tools, so their cost is multiplied, too.
@@ -67,10 +67,10 @@ def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterab
 
 
 def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> AnnotatedTrie:
-    """Return the trie with the cost of the nodes that the mask ``runs`` marks, those of one model, multiplied by
-    ``factor``.
+    """Return the trie with the costs of some nodes multiplied by ``factor``. The mask ``runs`` marks these nodes, the
+    calls of one model.
 
-    The costs' standard errors and the trie of signals are left out.
+    The result has neither standard errors of costs nor a trie over signals.
     """
     by, size = np.where(runs, factor, 1.0), annotated.cost_size_var
     return replace(
@@ -84,5 +84,5 @@ def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> Annotat
 
 
 def _dollars_on(decision: Decision, runs: BoolArray) -> float:
-    """Return a plan's expected dollars per request on the nodes that the mask ``runs`` marks."""
+    """Return the expected dollars per request that a plan spends on the nodes marked in the mask ``runs``."""
     return float(decision.reached[runs] @ decision.annotated.cost_usd[runs])

@@ -1,4 +1,4 @@
-"""Sweeps an objective's limit: each policy at each value, with its prediction and its test on other requests."""
+"""Varies one limit of an objective, and predicts and tests each policy under each value of the limit."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ class SweptPolicy:
     Attributes:
         objective: The objective with this value of the limit.
         policy: The policy's figures on requests that were not used to choose it.
-        promised_cost_usd: Dollars per request predicted when it was chosen, averaged over the parts.
-        latency_s: Seconds of a request at each quantile in :data:`QUANTILES`; None for a quantile that too few requests
-            determine.
+        promised_cost_usd: Dollars per request predicted when the policy was chosen, averaged over the parts of the
+            requests.
+        latency_s: A request's latency in seconds at each quantile in :data:`QUANTILES`; None for a quantile if there
+            are too few requests to determine it.
         violations: Share of requests that exceed the latency cap, or whose own cost exceeds the budget. None if the
             sweep varies ``min_accuracy``, or if too few requests follow the policy to its end.
     """
@@ -50,8 +51,8 @@ class SweptPolicy:
 
     @property
     def breaks_bound(self) -> bool:
-        """Whether the whole interval of the tested mean cost is above the budget, or that of the accuracy below the
-        required minimum.
+        """Whether the whole confidence interval of the tested mean cost lies above the budget, or that of the tested
+        accuracy below the required minimum.
         """
         cap, floor, own = self.objective.max_cost_usd, self.objective.min_accuracy, self.policy
         is_over = cap is not None and own.cost_usd.is_identified and own.cost_usd.low > cap
@@ -60,7 +61,7 @@ class SweptPolicy:
 
 @dataclass(frozen=True, eq=False)
 class PolicySweep:
-    """An objective with one of its limits varied over a range.
+    """The policies under an objective of which one limit is varied over a range.
 
     Args:
         bound: The limit that is varied.
@@ -75,8 +76,8 @@ class PolicySweep:
 
 
 def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ...]:
-    """Return one objective for each value of the limit ``bound``, over the range of the estimated frontiers; empty
-    without a range.
+    """Return objectives that differ in the limit ``bound``, over the range in which plans exist; empty if this range is
+    too small or latencies are unknown.
 
     ``planning`` has, for each part of the requests, the plans that are tested on it.
     """
@@ -99,7 +100,7 @@ def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ..
 
 
 def policy_sweep(fit: CrossFit, bound: SweptBound, *, on_done: Done = lambda done, total, what: None) -> PolicySweep:
-    """Plan and test every policy under every value of the varied limit.
+    """Return every policy under every value of the varied limit, planned on some requests and tested on the others.
 
     Args:
         fit: The parts of the requests, and the plans to test on each.

@@ -1,4 +1,4 @@
-"""Compares annotated tries with each other, and at other prices."""
+"""Compares annotated tries (trees of model sequences with estimated accuracy, cost and latency) with each other."""
 
 from vinelm.whole_imports import attach_stub
 

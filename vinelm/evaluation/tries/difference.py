@@ -1,4 +1,4 @@
-"""Significant differences between two annotated tries, and the plans that change with them."""
+"""Significant differences between two annotated tries (trees of model sequences), and the plans that change with them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PlanFlip:
         """The reason why the plan ``before`` is no longer chosen.
 
         ``gone``: the second trie lacks one of its models. ``over the cap``: it costs too much now. ``beyond noise`` and
-        ``within noise``: another plan is more accurate, by more or by less than chance explains.
+        ``within noise``: another plan is more accurate, by more or by less than chance can explain.
         """
         if self.gain is None or self.old_cost_usd is None:
             return "gone"
@@ -133,7 +133,8 @@ class MovedNode:
         path: The models from the root; in a trie that branches, the stage and model of each invocation, as ``search a``.
         before: The estimate in the first trie: a fraction, dollars or seconds.
         after: The estimate in the second trie.
-        standard_error: The difference's standard error, if the tries share no rows; None if the difference is exact.
+        standard_error: The standard error of the difference, computed as if the tries shared no rows; None if the
+            difference is exact.
     """
 
     path: tuple[str, ...]
@@ -144,13 +145,13 @@ class MovedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedPaths:
-    """The comparison of one metric over the common paths.
+    """The comparison of one metric (accuracy, cost or latency) over the paths that two tries have in common.
 
     Attributes:
-        tested: Number of paths compared; 0 if a trie has no standard errors (or no seconds).
+        tested: Number of paths compared; 0 if a trie lacks the standard errors or the latencies that the comparison
+            needs.
         mean: Mean difference over the common paths, second trie minus first.
-        moved: Paths that changed significantly, those with the largest difference, divided by its standard error,
-            first.
+        moved: Paths that changed significantly, by the difference divided by its standard error, the largest first.
     """
 
     tested: int
@@ -160,13 +161,13 @@ class MovedPaths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrieDifference:
-    """Two tries compared.
+    """The result of comparing two tries.
 
     Attributes:
         common: Number of paths that both tries have.
         only_before: Paths that only the first trie has.
         only_after: Paths that only the second trie has.
-        has_same_answers: Whether both were estimated from the same answers (the accuracies are equal), so that
+        has_same_answers: Whether both tries were estimated from the same answers (their accuracies are equal), so that
             differences in cost and latency are not noise.
         prices: Prices that differ, keyed by model: the price in the first trie and that in the second.
         metrics: The comparison of the common paths, keyed by ``accuracy``, ``cost`` or ``latency``.
@@ -185,16 +186,16 @@ class TrieDifference:
 
 
 def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference:
-    """Compare two tries of one workflow by path, and their plans by cap.
+    """Return the differences of two tries of one workflow, path by path, and of their plans under each cost limit.
 
     A path has changed if its difference is too large for two independent estimates with the standard errors of the
-    tries. This is a two-sided normal test per path, with the Benjamini-Hochberg procedure over all common paths of a
-    metric: at most 5 % of the paths that are named are expected to be false alarms. If both tries share rows, their
-    errors are correlated, and the test names fewer paths than it could.
+    tries. This is a two-sided normal test per path. With the Benjamini-Hochberg procedure over all common paths of a
+    metric, at most 5 % of the named paths are expected to be false alarms. If both tries share rows, their errors are
+    correlated, and the test names fewer paths than it could.
 
-    In tries that branch, calls after the same stages and models are compared: the share of all requests that take this
-    path and are right at its end, and the path's cost and latency. If histories are merged, no single path leads to an
-    invocation, so only plans are compared.
+    In tries that branch, calls after the same stages and models are compared. The compared values are the share of all
+    requests that take this path and are right at its end, and the path's cost and latency. If histories are merged, no
+    single path leads to an invocation, so only plans are compared.
 
     Args:
         before: The first trie.

@@ -1,4 +1,4 @@
-"""Compares predictions of two estimates from the same rows: with and without request types, with short and long memory."""
+"""Compares accuracies predicted by two estimates from the same rows: without and with request types or longer memory."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ the whole effect.
 
 
 def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> SelectionOptimism | None:
-    """Return by how much predictions are too high because merged histories agree only in their last choice.
+    """Return how much too high the predicted accuracies of plans are because the trie merges histories.
 
-    With ``memory=1`` the rates of a node are means over all histories before it. If the order of models matters, a plan
-    reaches the node by one of these histories, but is chosen for their good average. With ``memory=2`` this effect
-    disappears in ``scripts/bench_merging.py``.
+    With ``memory=1`` a node stands for all histories with the same last choice, and its rates are means over them. If
+    the order of models matters, a plan reaches the node by only one of these histories, but was chosen for the mean.
+    The excess is measured by evaluating the plans on a trie with ``memory=2``, which is estimated from the same rows.
 
     Args:
         annotated: The estimate.
         rows: The rows that it was estimated from.
 
     Returns:
-        The excess in accuracy as a curve over the cost of plans; None if the template has no loop with ``memory=1``.
+        Twice the measured excess in accuracy, as a curve over the cost of plans; None if the template has no loop with
+        ``memory=1``.
     """
     template = replace(annotated.template, steps=remembering(annotated.template.steps, 2, instead_of=1))
     if template == annotated.template:
@@ -54,14 +55,13 @@ def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> S
 def promised_gain(by_kind: AnnotatedTrie, without: AnnotatedTrie) -> float:
     """Return the predicted accuracy of plans by request type minus that of plans without types, as a fraction.
 
-    It is the mean over plans by type along their range of costs. Each is compared with the plan without types of the
-    same predicted cost, over signals if a trie over signals was estimated. Both predictions are corrected for having
-    been chosen as the best of many.
+    The result is a mean over plans by type of different costs. Each is compared with the most accurate plan without
+    types at the same predicted cost. If a trie over signals was estimated, its plans are used. Both predictions are
+    corrected for the bias of choosing the best of many plans.
 
     Args:
-        by_kind: A trie with types and with its evidence. If it has a trie over signals, the plans over signals are
-            compared.
-        without: A trie of the same recorded results without types, with its evidence.
+        by_kind: A trie with request types, with its validation report.
+        without: A trie without types, estimated from the same recorded results, with its validation report.
     """
     baseline, gains = Planner(without.signals or without), list[float]()
     for plan in GraphPlans(by_kind.signals or by_kind).along_budgets():
