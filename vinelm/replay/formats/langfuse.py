@@ -80,7 +80,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield one (request, inputs of the application) from an outermost observation; nothing from a generation or an
+    """Yield (name of the request, inputs of the application) from an outermost observation; nothing from a generation or an
     inner observation.
     """
     is_outermost = not first(record.get("parentObservationId"), record.get("parent_observation_id"))
@@ -89,7 +89,7 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _usage(record: Mapping[str, Any]) -> CallTokens:
-    """Return tokens by category: ``input`` usually excludes ``input_cached_tokens``, so that categories add up to ``total``."""
+    """Return a record's numbers of prompt, answer and cached tokens, whether or not ``input`` includes the cached tokens."""
     details = mapping(first(record.get("usageDetails"), record.get("usage_details"), record.get("usage")))
     known = {name: found for name in details if (found := count(details[name])) is not None and name != "total"}
     if not known:

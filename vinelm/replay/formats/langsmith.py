@@ -58,13 +58,15 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield one (request, inputs of the application) from an outermost run; nothing from a model call or an inner run."""
+    """Yield (name of the request, inputs of the application) from an outermost run; nothing from a model call or an inner
+    run.
+    """
     if str(record["run_type"]).lower() != "llm" and not record.get("parent_run_id"):
         yield text(first(record.get("trace_id"), record.get("id"))), json_in(record.get("inputs"))
 
 
 def _usage(outputs: Any) -> Any:
-    """Return the token usage of an answer, which is stored next to the answer, in its message, or in LangChain's
+    """Return the token usage in a run's outputs, where it is stored next to the answer, in its message, or in LangChain's
     ``llm_output``.
     """
     of = mapping(outputs)

@@ -25,7 +25,7 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the inputs of a request, if the line records them."""
+    """Yield (name of a request, inputs of the application) if the line records the inputs; otherwise yield nothing."""
     if REQUEST_MARK in record:
         yield text(record.get("request")), record.get("inputs")
 

@@ -83,7 +83,7 @@ def read_calls(
     Args:
         paths: Files, and folders that are searched for them.
         format: The form (:data:`FORMATS`); None detects it, record by record.
-        redact: Gets each call first, and returns the part of it that may be used.
+        redact: Is called with each call before anything else, and returns the part of the call that may be used.
         reading: Updated with what was read.
         on_progress: Called every 1,000 records.
         on_inputs: Called with a request and the application's inputs, if the trace has them.
@@ -175,7 +175,7 @@ def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], read
     Args:
         record: The record.
         where: The record's file and line.
-        known: Pairs (name of a form, module that reads it) that the record may have; the first that fits is used.
+        known: Pairs (name of a form, module that reads this form); the first module that recognizes the record is used.
         reading: Updated with what was read.
     """
     try:
