@@ -1,4 +1,4 @@
-"""The content of a page for each budget: the application's graph, the plan as a tree, and bars by stage."""
+"""What a report page shows for each budget: the application's graph, the plan as a tree, and bars by stage."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ class BudgetStop:
         budget: The budget in words.
         plan: The plan in words, on one line.
         figures: (name, value) pairs of the plan; the names are the same at every stop.
-        graph: The graph with the plan's models.
-        tree: The plan.
-        bars: The bars by quantity: ``dollars``, and ``seconds`` if latencies are known.
+        graph: The application's graph with the plan's models.
+        tree: The plan as a tree.
+        bars: The chart of bars for each quantity, keyed by ``dollars`` and, if latencies are known, ``seconds``.
     """
 
     budget: str
