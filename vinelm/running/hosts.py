@@ -39,7 +39,7 @@ class Server(Protocol):
     """Serves whole requests on the calling thread, by the application in this process or the nodes of a cluster."""
 
     def serve(self, request: Request, plan: Any, guard: CallGuard) -> Any:
-        """Return a request's result under a plan; the guard authorizes every call.
+        """Return a request's result under a plan; ``guard`` authorizes every call.
 
         The types of plan and result depend on the command; both can be pickled.
         """
@@ -56,7 +56,7 @@ class ServingApplication(Server, Protocol):
 
     @property
     def vines(self) -> tuple[VineLM, ...]:
-        """The ``VineLM`` objects that make the policies; all have the same models."""
+        """The ``VineLM`` objects that create the policies for the requests; all have the same models."""
         ...
 
 
@@ -129,7 +129,9 @@ class NodeWorker:
         self._requests = {request.id: request for request in app.workflow.requests}
 
     def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
-        """Serve a request under its plan; call ``top_up`` for permission before a call that may cost more than reserved."""
+        """Serve a request under its plan, and return its result with its cost. Before a call that may cost more than
+        reserved, ``top_up`` is called for permission.
+        """
         budget = UnitBudget(job.upper_usd, top_up)
         try:
             served = self._app.serve(self._requests[job.request_id], job.plan, budget)
@@ -167,7 +169,8 @@ def serving(
     models: Any,
     **source: Any,
 ) -> Iterator[Server]:
-    """Let the application, or the nodes of a cluster, serve requests inside the block.
+    """Yield, for a ``with`` block, the object that serves requests: the application in this process, or the nodes of a
+    cluster.
 
     Args:
         app: The application in this process, which keeps the rate limits of all nodes.
