@@ -53,8 +53,8 @@ _GATEWAYS = ("", "litellm", "litellm_proxy", "langchain", "_other", "custom")
 
 
 class Distinct:
-    """Counts distinct texts: exactly up to ``most``, then estimated by the smallest hashes, with an error of about
-    1/sqrt(``most``).
+    """Counts distinct texts. Up to ``most`` texts the count is exact, then it is estimated from the smallest hashes, with
+    an error of about 1/sqrt(``most``).
 
     Bar-Yossef et al., Counting distinct elements in a data stream (2002). Holds at most 2 * ``most`` numbers.
     """
@@ -188,8 +188,9 @@ class Bill:
         reading: What was read, and what could not be read.
         started_at: Seconds since 1970 of the first call; None if no call has a time.
         ended_at: Seconds since 1970 of the last call; None if no call has a time.
-        days: The days (UTC) with calls, at most 10,000.
-        unpriced: Number of calls of unknown cost, by reason: the model whose price is unknown, or missing token counts.
+        days: Number of days (UTC) with calls; no more than 10,000 are counted.
+        unpriced: Number of calls of unknown cost, keyed by reason: the model whose price is unknown, or missing token
+            counts.
         requests: Number of requests with at least one call.
         requests_are_exact: Whether ``requests`` is exact; above 32,000 requests the number has an error of about 1 %.
     """

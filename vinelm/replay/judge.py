@@ -45,12 +45,12 @@ def comparison(prompt: Mapping[str, Any], today: Message, other: Message, order:
 
 
 def verdict_of(replies: Mapping[int, Message | None]) -> float:
-    """Return a judge's verdict on an answer compared with the recorded one, in [-1, 1], from the judge's replies keyed by
-    order.
+    """Return a judge's verdict on an answer compared with the recorded one, as a number in [-1, 1].
 
-    The order (:data:`ORDERS`) says which answer was shown first. 1 means that the judge prefers the new answer in both
-    orders, -1 the recorded answer. If the judge prefers the first answer in both orders, or the second in both, the verdict
-    is 0. A reply without a verdict, or ``neither``, counts as 0 in the mean of both orders.
+    ``replies`` are the judge's replies, keyed by the order in which the answers were shown (:data:`ORDERS`). 1 means that
+    the judge prefers the new answer in both orders, -1 the recorded answer. If the judge prefers the first answer in both
+    orders, or the second in both, the verdict is 0. A reply without a verdict, or ``neither``, counts as 0 in the mean of
+    both orders.
     """
     return sum(_said(replies[order], order) for order in ORDERS) / len(ORDERS)
 

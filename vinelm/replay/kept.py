@@ -205,8 +205,8 @@ class Sample:
         return used
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the sampled calls as rows of the store, step by step, in a random order that keeps the calls of a
-        cluster together.
+        """Yield the sampled calls as rows of the store, step by step, in a random order that keeps the calls of a group
+        (``cluster``) together.
         """
         number = 0
         for used in self._used.values():
@@ -230,7 +230,8 @@ def _day_of(call: LoggedCall) -> int | None:
 class Links:
     """Recognizes prompts that continue an earlier prompt, as the turns of a chat do. Shorter prompts must be given first.
 
-    If several requests have the same earlier prompt, the prompts that continue it do not count as its chat.
+    If several requests have the same earlier prompt, no prompt counts as its continuation: they may only begin with the
+    same words.
     """
 
     def __init__(self) -> None:

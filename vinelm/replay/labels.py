@@ -102,8 +102,8 @@ def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: 
 
 
 def put_scores(store: Kept, score: Callable[[list[dict[str, Any]], Message], float], who: str) -> int:
-    """Let a function score both answers of each open question without a label, store the scores as labels, and return their
-    number.
+    """Let a function score both answers of each open question without a label, store the scores as labels, and return the
+    number of these questions.
 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.

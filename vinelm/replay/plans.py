@@ -47,7 +47,7 @@ class AnswerPlan:
 
     @property
     def name(self) -> str:
-        """The plan in words, such as the names of its models."""
+        """The plan in words, such as ``a where b agrees, else today's model``."""
         first, *others = self.models
         if self.kind == "alone":
             return first
@@ -133,7 +133,7 @@ class Follower:
         """Return a plan's answer to a sampled call; or the name of the model that must be asked first, if its answer is
         not stored.
 
-        A failed call falls back to today's model, as in service.
+        A failed call counts as no answer, as in a service: the next model or today's model answers instead.
 
         Args:
             plan: The plan.

@@ -85,7 +85,7 @@ class StepRun:
         models: Cheaper models, cheapest first; ``dropped``: why a model is no longer asked, keyed by model.
         audit: Share of equal answers about which people are asked, as an audit.
         plans, candidates: All plans over these models, keyed by name; and the plans that are tested for a proof.
-        race: The test; None before it begins.
+        race: The statistical test of the plans; None before it begins.
         choosing: The first ``choosing`` sampled calls are used to choose the plans, all others for the proof. No
             conversation has calls in both parts.
         together: The maximum number of sampled calls used of one conversation, or of one prompt.
@@ -133,8 +133,9 @@ class StepRun:
         self.units = cut(self.units, self.together)
 
     def _wanted(self) -> int:
-        """Return the number of sampled calls, from the first on, that should choose the plans; later, the last one's
-        conversation is completed.
+        """Return how many sampled calls, from the first on, should be used to choose the plans.
+
+        :attr:`choosing` also includes the rest of the last call's conversation.
         """
         if not self.is_stream:
             return min(CHOOSING, len(self.units) // 3)
@@ -667,7 +668,7 @@ class ReplayRun:
         step.open = []
 
     def _ahead(self, step: StepRun) -> int:
-        """Return for how many moves of the test the calls and questions are prepared at a time.
+        """Return how many of the test's next moves (the calls and questions that it needs) are prepared at a time.
 
         If calls are made in batches, it is as many moves as the proof may need.
         """

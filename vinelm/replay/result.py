@@ -37,7 +37,8 @@ class StepResult:
             answers differ from the recorded ones; None if it was not asked.
         labels: Number of questions that people have answered; ``skipped``: how many of these were skipped.
         waiting: Number of questions that wait for an answer now.
-        proven: The smallest loss that is excluded (95 %, at any look), a fraction; None if no loss is excluded.
+        proven: The smallest loss of accuracy, a fraction, that is excluded with 95 % confidence, however often the test is
+            looked at; None if no loss is excluded.
         needed: The expected number of further labels to exclude a loss, keyed by the loss as a fraction. Losses that are
             excluded already, or cannot be excluded, are left out.
         forecast: The numbers of labels, estimated before the first question, that suffice to exclude ``max_loss`` in
@@ -144,7 +145,7 @@ class ReplayResult:
 
     Attributes:
         steps: The steps, largest possible saving first.
-        others: Shares of the bill of the steps that were not studied, keyed by step.
+        others: For each step that was not studied, keyed by the step, its share of the bill.
         spent_usd, budget_usd: Dollars spent on calls in this and earlier runs, and their maximum.
         attempt: The number of the attempt on these requests; the attempts share the error probability.
         is_simulated: Whether models are simulated.

@@ -58,8 +58,8 @@ class Sameness:
 
     How answers are compared depends on their form. Tool calls: by name and arguments, in any order. Structured output:
     field by field. Labels and numbers: ignoring case and final punctuation, numbers by value. SQL: by its result with a
-    database, else by its tree (or its words, without sqlglot). Other text: by the given function, else exactly, ignoring
-    white space at line ends and empty lines.
+    database, else by its syntax tree (or its words, without sqlglot). Other text: by the given function, else exactly,
+    ignoring white space at line ends and empty lines.
 
     Args:
         text: ``function(recorded, other)`` for free text, called with both texts; or its name, ``module:function``.

@@ -113,7 +113,9 @@ def _budgets(found: Evaluation) -> Table:
 
 
 def evaluation_lines(found: Evaluation) -> list[str]:
-    """Return the paragraphs that follow the tables of an evaluation."""
+    """Return the paragraphs that follow the tables of an evaluation, such as the basis of its figures and notes on missing
+    results.
+    """
     oracle = [words] if (words := oracle_words(found.stop)) else []
     lines = [*oracle, _basis(found), *_plans(found), *_kinds(found), *found.notes]
     if any(not one.accuracy.is_identified for one in found.policies):

@@ -54,7 +54,7 @@ PROMPT_COLUMNS = ("stage", "calls", "tokens", "static", "shared", "request", "ow
 def prompt_row(prompts: StagePrompts) -> tuple[str, ...]:
     """Return a stage's row in the table with columns :data:`PROMPT_COLUMNS`.
 
-    The tokens are the total, then its parts as in :class:`~vinelm.prompts.radix.TokensByLabel`.
+    The row has the total number of tokens, then its parts in the order of :class:`~vinelm.prompts.radix.TokensByLabel`.
     """
     tokens = [f"{count:,.0f}" for count in (prompts.tokens.total, *astuple(prompts.tokens))]
     is_cached = "yes" if prompts.is_static_cached else f"no: below {CACHE_MINIMUM:,}"

@@ -79,11 +79,11 @@ def _are_rivals(one: _Key, other: _Key) -> bool:
 
 
 def _when(seen: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    """Return a short condition: the fewest words that all outcomes in ``seen`` contain and no outcome in ``others``
-    contains together.
+    """Return a short condition for a step: the fewest words that each outcome in ``seen`` contains, but that no single
+    outcome in ``others`` contains all of.
 
-    For example ``failed`` of ``failed, empty``. Without such words, return the first outcome and the number of the
-    others. The text is empty if ``seen`` or ``others`` has no outcomes.
+    For example ``failed`` of ``failed, empty``. If there are no such words, return the first outcome in ``seen`` and the
+    number of its other outcomes. The text is empty if ``seen`` or ``others`` has no outcomes.
     """
     if not seen or not any(others):
         return ""

@@ -50,7 +50,7 @@ def _under(found: WorkflowComparison, one: UnderPlan) -> Table:
 
 
 def _interval(found: OffPolicyEstimate, by: float, unit: str, digits: int = 1) -> str:
-    """Return a gain and its interval as text; "none" if both plans are the same, "-" if there is no estimate.
+    """Return a gain and its interval as text; "none" if both plans are the same, "-" if the gain cannot be estimated.
 
     Args:
         found: The gain with its interval.

@@ -17,7 +17,7 @@ def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
     """Return a run's name: the value of the key ``label`` in ``configurable`` or, if ``label`` is a function, its result
     for ``configurable``.
 
-    ``configurable`` is the run's ``config["configurable"]``. Empty if there is no such value, or the function fails.
+    ``configurable`` is the run's ``config["configurable"]``. Empty if the value is missing, or the function fails.
     """
     given = configurable or {}
     found: Any = given.get(label) if isinstance(label, str) else answered(lambda: label(given), None)

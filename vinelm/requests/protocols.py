@@ -330,8 +330,8 @@ class LoadMonitor(Protocol):
         """Record that a call was sent to the engine."""
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Record that a call ended and took ``excess_s`` seconds longer than at zero load; None if it failed or the time is
-        unknown.
+        """Record that a call ended and took ``excess_s`` seconds longer than at zero load; ``excess_s`` is None if the call
+        failed or the time is unknown.
         """
 
 
@@ -385,7 +385,7 @@ class Vine(Protocol):
     @property
     def finish(self) -> Callable[..., Any]:
         """The graph node for the end of a request. If the policy trusts an earlier answer more than the last one, the node
-        restores it.
+        restores the earlier answer.
         """
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> Any:

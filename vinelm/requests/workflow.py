@@ -63,7 +63,7 @@ class Workflow:
             function of the inputs, sync or async, that calls ``vine.chat_model`` and returns the state as a dict.
         requests: The requests: at least one, with unique ids.
         score: ``score(request, state)`` returns whether the answer in the final state is correct, or a number in [0, 1]:
-            accuracies are then mean scores, and the stop rule cannot be the oracle. It must not spend money or depend on
+            accuracies are then mean scores, and the stop rule cannot be ``"oracle"``. It must not spend money or depend on
             time. For requests without labels: ``vinelm.as_today`` or :func:`~vinelm.judging.llm_judge`.
         inputs: ``inputs(request)`` returns the graph's input; None takes the row without ``labels``.
         labels: Keys of a row that the graph must not see.
@@ -166,7 +166,7 @@ class Workflow:
 
     @property
     def dataset_digest(self) -> str:
-        """A hash of all rows, in order."""
+        """A hash of all rows of the dataset, in their order."""
         return hashlib.sha256("".join(request.digest() for request in self.requests).encode()).hexdigest()
 
 

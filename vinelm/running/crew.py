@@ -53,7 +53,7 @@ class Crew(Generic[Job]):
         self._under_way: list[Future[None]] = []
 
     def work(self, on_tick: Callable[[], None] = lambda: None) -> None:
-        """Run jobs until none is left. It always waits for jobs in progress, except after a second Ctrl-C.
+        """Run jobs until none is left, and return when all have ended. Only a second Ctrl-C ends the wait for running jobs.
 
         Args:
             on_tick: Called from time to time, by the calling thread.
@@ -74,7 +74,7 @@ class Crew(Generic[Job]):
             raise self.error
 
     def stop(self, *, leave: bool = False) -> None:
-        """Start no more jobs; with ``leave``, do not wait for running jobs."""
+        """Start no more jobs; if ``leave``, :meth:`work` does not wait for running jobs."""
         with self.changed:
             self.is_stopping = True
             self.is_left = self.is_left or leave

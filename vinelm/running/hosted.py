@@ -29,7 +29,7 @@ def executed_on(worker: ClusterWorker, job: RequestJob, guard: CallGuard) -> Any
 
 
 class _Reserved:
-    """The amount, in dollars, that this process's guard has reserved for a request's calls on cluster nodes."""
+    """Keeps the amount, in dollars, that this process has reserved for a request's calls on cluster nodes."""
 
     def __init__(self, guard: CallGuard) -> None:
         self._guard, self._permits = guard, list[CallPermit]()

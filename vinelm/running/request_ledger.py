@@ -72,7 +72,7 @@ class RequestLedger:
 
     @property
     def used(self) -> float:
-        """The part of the budget that is spent or reserved, in [0, 1]; 0 without a limit."""
+        """The fraction of the budget that is spent or reserved, in [0, 1]; 0 without a limit."""
         budget_usd = self._ledger.limits.budget_usd
         return 0.0 if budget_usd is None else min(self.committed_usd / max(budget_usd, 1e-300), 1.0)
 
@@ -121,8 +121,8 @@ class RequestLedger:
                 call's maximum cost.
             keep: Writes the result, given the request's entry in the ledger, in the transaction that records the request's
                 cost.
-            paying: The account of a request that is served again from its start, after ``answer`` raised something other than
-                an ``Exception``: its reservation stays until the request has ended.
+            paying: The account of a request that may be served in several attempts. If ``answer`` raises something other
+                than an ``Exception``, the reservation stays for the next attempt. None makes a new account.
 
         Raises:
             StoreError: The store failed.
@@ -279,9 +279,9 @@ class RequestLedger:
             self._commits.run(partial(self._batches.keep, paying.reservation.entry))
 
     def _waits(self, ended: int) -> bool:
-        """Wait until another request has ended since ``ended`` requests had, and return True.
+        """Wait until more than ``ended`` requests have ended, and return True.
 
-        Return False, without waiting, if no request has ended since then and all other requests in progress wait, too.
+        Return False, without waiting, if this is not the case yet and all other requests in progress wait, too.
         """
         with self._changed:
             self._waiting += 1

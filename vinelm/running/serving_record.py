@@ -89,7 +89,7 @@ class ServingRecord:
     """Serves the requests of a verification within its budget, and stores their results. One process at a time.
 
     Attributes:
-        served: The served requests by (policy, request id); at first, the requests served by interrupted runs.
+        served: The served requests, keyed by (policy, request id); at first, those served by interrupted runs.
 
     Args:
         store: The store; the caller holds its lock. Calls that an interrupted run left open are charged at their maximum

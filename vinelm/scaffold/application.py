@@ -97,8 +97,8 @@ model's."""
 
 
 def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[tuple[str, str], HeldStages]]:
-    """Yield ((stage, stage with the names of surrounding nodes), contents of the node that runs the stage), also for inner
-    graphs.
+    """Yield, for each stage of each node and of inner graphs, ((stage, stage after the names of surrounding nodes), what
+    was found in the node).
     """
     for node, found in held.items():
         for stage in found.names | found.on_edges | ({node} if found.makes_some else set()):

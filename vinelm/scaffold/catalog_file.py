@@ -1,4 +1,4 @@
-"""The text of a catalog of models, ``models.toml``."""
+"""Writes the text of a catalog of models, ``models.toml``."""
 
 from __future__ import annotations
 

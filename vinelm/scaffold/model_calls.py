@@ -142,7 +142,7 @@ class ModelCall:
         line: The line of the call, counted from 1.
         source: The text of the call.
         start: The position in the file where the call begins, in characters.
-        model: The model as ``provider:model``; None if the source does not name it, or names another server.
+        model: The model as ``provider:model``; None if the source does not name the model, or names another server.
         endpoint: The source of the argument that names a server, as in ``base_url="http://gpu-1:8000/v1"``; None without one.
         name: The variable that the model is assigned to, else the function that creates it.
         is_wrapped: Whether the call is wrapped in ``vine.around(...)`` already.

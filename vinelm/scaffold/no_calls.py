@@ -1,4 +1,4 @@
-"""A block in which LangChain's models cannot be called: reading an application must not spend money."""
+"""A ``with`` block in which LangChain's models cannot be called: reading an application must not spend money."""
 
 from __future__ import annotations
 

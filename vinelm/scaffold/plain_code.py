@@ -36,7 +36,7 @@ class GraphCode:
 
 
 def graph_code(function: Callable[..., Any]) -> GraphCode:
-    """Return whether a function makes or runs graphs, judged by its return annotation and the names in its code."""
+    """Return whether a function makes or runs graphs, according to its return annotation and the names in its code."""
     plain = inspect.unwrap(getattr(function, "func", function))  # also of a partial
     plain = getattr(plain, "__func__", plain) if inspect.isroutine(plain) else type(plain).__call__
     if not isinstance(plain, FunctionType):

@@ -223,8 +223,8 @@ def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
 
 
 def _today(application: AppGraph, names: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return (catalog name of each stage's current model, keyed by stage; a line of text for each stage without such a
-    name).
+    """Return two results: the catalog name of each stage's current model, keyed by stage; and a line of text for each stage
+    without such a name.
 
     The line has the stage and the models that it may run, if any are known; see :attr:`Project.asked`.
     """

@@ -125,8 +125,8 @@ class _Count:
 
 
 def _turns(body: Sequence[ast.stmt]) -> int:
-    """Return the factor for model calls in a loop's body: 1 if the body ends with return or break (a retry), otherwise that
-    of a loop.
+    """Return how many times model calls in a loop's body count: once if the body ends with return or break (a retry),
+    otherwise many times.
     """
     last = body[-1]
     if isinstance(last, ast.Try):

@@ -135,13 +135,14 @@ def _hidden(dataset: RequestSet | None) -> tuple[str, ...]:
 
 
 def label_of(dataset: RequestSet) -> str | None:
-    """Return the column that holds the right answer, judged by its name; None if no column has a typical name."""
+    """Return the column that holds the right answer, according to its name; None if no column has a typical name."""
     columns = {key for one in dataset.requests for key in one.data}
     return next((name for name in (*dataset.labels, *_LABELS) if name in columns), None)
 
 
 def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Return (pairs (key, column that fills it), whether the names determine these pairs); otherwise the pairs are guessed.
+    """Return the pairs (key, column that fills it), and whether the names determine these pairs; otherwise they are
+    guessed.
 
     ``is_known`` is whether a dataset is given.
     """
@@ -203,7 +204,7 @@ def _inside(fields: Mapping[str, Fields], columns: Sequence[str]) -> _Inside | N
 
 
 def _answer(keys: Sequence[str], labels: Sequence[str]) -> str | None:
-    """Return the key of the state that holds the answer, judged by its name; None if no key has such a name.
+    """Return the key of the state that holds the answer, according to its name; None if no key has such a name.
 
     First come keys named like a label, then the only key that contains a label's name, then typical names.
     """

@@ -364,7 +364,7 @@ class WorkflowFile:
         yield f"    {'# ' if required else ''}context=lambda request: {_context_name(schema)}({given}),"
 
     def _answers(self) -> Iterator[str]:
-        """Yield the lines that give a profile the answer of a person for whom the graph waits; none if it waits for nobody."""
+        """Yield the lines that give a profile the answer of a person for whom the graph waits; none if it does not wait."""
         waiting = self.application.waiting
         if not waiting:
             return

@@ -23,7 +23,7 @@ class AnswerClasses:
     Attributes:
         of: the number of the class of each result's answer, from 0 in each request, keyed by (request, prefix); None for a
             result without an answer. The prefix is the sequence of models up to the result.
-        compared: number of pairs of different answers that were compared; at most 32 answers of each request are.
+        compared: number of pairs of different answers that were compared; at most 32 answers of each request are compared.
         intransitive: number of these pairs that agree but are in different classes, or disagree but are in one class.
         unknown: number of requests whose classes cannot be computed, because only the digest of an answer is stored. They are
             not in ``of``.

@@ -293,7 +293,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return plain JSON values for an object that JSON cannot write, such as a set, bytes or a model."""
+    """Return plain JSON values for an object that JSON cannot write, such as a set, bytes, a date or a Pydantic model."""
     if isinstance(value, set | frozenset):
         return [json.loads(text) for text in sorted(map(canonical, value))]
     if isinstance(value, bytes):

@@ -30,7 +30,7 @@ def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop
 
 
 def exceeded_words(template: Template | None, stages: Sequence[str], stage: str) -> str | None:
-    """Return a clause for an error message that says which loop's bound is exceeded; None if there is no such loop or no
+    """Return a clause for an error message that says which loop's bound is exceeded; None without such a loop or without a
     template.
 
     See :func:`exceeded_loop`.

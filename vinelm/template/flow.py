@@ -114,8 +114,8 @@ class Flow:
 
     @cached_property
     def stages_at(self) -> tuple[Mapping[str, tuple[str, ...]], ...]:
-        """For each invocation of a request, counted from 0: the stages that may follow, in template order, keyed by the
-        stage that runs.
+        """A dict for each invocation of a request, counted from 0: the stages that may follow, in template order, keyed by
+        the stage that runs.
         """
         found: list[dict[str, set[str]]] = [{} for _ in range(self.depth)]
         for position, depth in zip(self.positions, self.depths, strict=True):

@@ -45,8 +45,8 @@ def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = No
 def of_kinds(template: Template, kinds: tuple[str, ...]) -> Template:
     """Return the template that begins with a choice between branches, one for each request type in ``kinds``.
 
-    Without types, or if it has types already, the template is returned unchanged. The new template has each stage of
-    ``template`` once for each type, named by :func:`stage_title`.
+    If ``kinds`` is empty, or the template has types already, the template is returned unchanged. The new template has each
+    stage of ``template`` once for each type, named by :func:`stage_title`.
     """
     if template.kinds or not kinds:
         return template

@@ -252,7 +252,7 @@ def _inner(step: Step) -> list[Sequence[Step]]:
 
 
 def words_of(steps: Sequence[Step]) -> str:
-    """Return the steps as one line of readable text."""
+    """Return the steps as one line of text, such as ``router > write``."""
     return " > ".join(map(_word, steps)) or "go on"
 
 

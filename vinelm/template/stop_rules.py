@@ -68,7 +68,7 @@ class WorkflowStop:
 
 
 class OracleStop(WorkflowStop):
-    """The stop rule ``"oracle"``: a right answer ends a request, which needs labels."""
+    """The stop rule ``"oracle"``: the first right answer ends a request. This rule needs labels."""
 
     mode = "through"
     why_not_served = (

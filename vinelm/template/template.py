@@ -493,7 +493,7 @@ class Template:
     def with_optional(self, optional: Mapping[str, str | None]) -> Template:
         """Return a copy in which the stages that are keys of ``optional`` are optional (may be skipped).
 
-        If a stage judges answers, its value is the key of the state under which it stores its verdict; otherwise None.
+        The value is None or, for a stage that judges answers, the key of the state under which it stores its verdict.
         """
         return self._mapped(lambda s: replace(s, optional=True, verdict=optional[s.name]) if s.name in optional else s)
 
@@ -617,7 +617,7 @@ class Chain(Branching):
         return has_ended if verdict is None else verdict
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
-        """Return whether the template allows more than ``length`` invocations; ``stages`` and ``arms`` have no effect."""
+        """Return whether the template allows more than ``length`` invocations; the other arguments have no effect."""
         return length < self._template.depth
 
 

@@ -154,7 +154,8 @@ class AnnotatedTrie:
 
     @cached_property
     def reach(self) -> FloatArray:
-        """reach_u: P(a request that follows this path invokes u), the product of the branch probabilities along it.
+        """For each node u, reach_u = P(a request that follows the path to u invokes u): the product of the branch
+        probabilities along the path.
 
         If one stage follows each node, it is the product of (1 - s_j) over the proper ancestors j of u.
         """
@@ -303,8 +304,9 @@ class AnnotatedTrie:
         return np.array(own)[np.array(self.outcomes.stages)[stage]], max(own) + 1
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie adapted to other shares of the requests at each node; only estimates from resampled requests
-        change.
+        """Return the trie with its estimates from resampled requests multiplied by a factor for each node.
+
+        It is used if request types have other shares of the requests than in the profile.
 
         A trie of paths has no such estimates and is returned unchanged.
 
@@ -354,7 +356,7 @@ class AnnotatedTrie:
     def most_usd(self) -> FloatArray:
         """Upper limit of the cost of each node's invocation, in dollars.
 
-        It is a quantile, for which the spread between requests and the error of the mean cost are both counted.
+        It is a quantile that accounts for the spread between requests and for the error of the mean cost.
         """
         unknown = np.zeros(len(self.trie))
         if self.cost_se is not None:
@@ -649,7 +651,9 @@ class PathReading(TrieReading):
         return html_table(caption, ("path", "accuracy", "cost per request", "latency"), rows)
 
     def _frontier(self) -> list[int]:
-        """Return the answerable nodes more accurate than all other nodes of at most the same cost, most accurate first."""
+        """Return the nodes at which a plan may end and that are more accurate than all other such nodes of at most the same
+        cost, most accurate first.
+        """
         accuracy, cost_usd = self.annotated.accuracy, self.annotated.path_cost_usd
         nodes = np.flatnonzero(self.annotated.trie.answerable)
         order = nodes[np.lexsort((-accuracy[nodes], cost_usd[nodes]))]

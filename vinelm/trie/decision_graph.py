@@ -69,14 +69,14 @@ class DecisionGraph:
     edges with the same source and stage.
 
     Positions number the nodes level by level; the root is position 0. Groups are sorted by source and, within a source, in
-    the order of its arms; edges are sorted by group and, within a group, in the order of the stage's models.
+    the order of its branches; edges are sorted by group and, within a group, in the order of the stage's models.
 
     - ``nodes``: the trie's node at each position. ``levels``: where each level begins, and the number of positions at the
       end.
     - ``first_group``, ``first_edge``: the index of each position's first group and of each group's first edge, with the
       number of all groups or edges as last item. ``source``, ``stage``: of each group. ``target``, ``model``: of each edge.
-    - ``arm``: P(the group's stage comes next | its source is reached). ``right``: P(it comes next and the answer so far is
-      correct | its source is reached).
+    - ``arm``: P(the group's stage comes next | its source is reached). ``right``: P(the group's stage comes next and the
+      answer so far is correct | its source is reached).
     - ``ended_right``: P(the workflow ends at the position with a correct answer | it is reached). ``lost``: P(the workflow
       goes from the position to a stage that the trie lacks, and has no answer yet | the position is reached).
     - ``may_end``: whether a plan may end at the position.
@@ -423,7 +423,7 @@ def _common(counts: Integers) -> int:
 
 
 def _chances(rates: PositionRates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
-    """Return the arrays ``arm``, ``right``, ``ended_right`` and ``lost`` of a :class:`DecisionGraph`, by name.
+    """Return the arrays ``arm``, ``right``, ``ended_right`` and ``lost`` of a :class:`DecisionGraph`, keyed by name.
 
     Args:
         rates: The rates of the graph's positions and groups.

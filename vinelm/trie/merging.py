@@ -207,8 +207,8 @@ class _Segments:
 
 
 def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a :class:`~vinelm.trie.trie.MergedTrie` keyed by attribute name. The template must be bound to a
-    catalog.
+    """Return the arrays of the :class:`~vinelm.trie.trie.MergedTrie` of a template, keyed by attribute name. The template
+    must be bound to a catalog.
 
     Raises:
         TemplateError: there are more nodes than ``most``; the message says which settings give fewer nodes. Or a stage is both
@@ -324,7 +324,8 @@ def _followers(template: Template, segments: _Segments, level: _Level, n_models:
 
 
 def _ranks(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Return the lexicographic rank of each row of these columns, and for each rank the index of one row that has it.
+    """Return the lexicographic rank of each row of a table given by its columns, and for each rank the index of one row
+    with this rank.
 
     Equal rows share a rank.
     """

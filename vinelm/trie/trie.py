@@ -119,8 +119,8 @@ class Trie:
 
     @cached_property
     def levels(self) -> tuple[npt.NDArray[np.intp], ...]:
-        """The nodes of each depth, in order; the first array has only the root. It is used to compute values of all nodes
-        of one depth at a time.
+        """The nodes of each depth, in order; the first array has only the root. They are used to compute values of all
+        nodes of one depth at a time.
         """
         order = np.argsort(self.depth, kind="stable")
         cuts = np.cumsum(np.bincount(self.depth))[:-1]
@@ -241,7 +241,7 @@ class Trie:
         return found
 
     def child(self, node: int, model: str, stage: str | None = None) -> int:
-        """Return the child reached by this model; ``KeyError`` if there is none.
+        """Return the child reached by this model; raise ``KeyError`` if there is none.
 
         Args:
             node: the parent.
@@ -274,8 +274,7 @@ class Trie:
 
     @cached_property
     def kinds(self) -> tuple[npt.NDArray[np.int64], int]:
-        """A pair: a number for each node, shape (n + 1,), that stands for the node's stage and model; and how many such
-        numbers are possible.
+        """An array with a number for each node, shape (n + 1,), and how many different numbers are possible.
 
         Nodes of one depth have equal numbers if they run the same stage with the same model. The number is the model's
         index or, if the trie branches, stage index * number of models + model index.
@@ -310,7 +309,7 @@ class Trie:
         return at
 
     def sole_node(self, prefix: Sequence[str]) -> int:
-        """Return the only node of a prefix of model names; ``KeyError`` if there is no such node, or several."""
+        """Return the only node of a prefix of model names; raise ``KeyError`` if there is none, or several."""
         at = 0
         for name in prefix:
             wanted = self._model_index[name]

@@ -186,8 +186,8 @@ class ByToday:
         asked: The number of questions that people have answered.
         failed: The number of requests on which the current setup failed, so that there is no reference answer.
         digest: A digest of the labels and answers; if it changes, a new verdict is needed.
-        plan: The plan, in words, that labels may prove next; empty if there is no such plan, or if none was searched for
-            under this allowed loss.
+        plan: The plan, in words, that labels may prove next; empty if none is known, or if none was searched for under this
+            allowed loss.
         differing: The number of answers of ``plan`` that differ from the current setup's and have no label. They count as
             lost.
         questions: Pairs (request id, digest of an answer) that people should label; empty if labels cannot prove ``plan``.
@@ -369,8 +369,8 @@ class Verdict:
         return times > MOST_TIMES, plan.saved_usd <= 0.0, times, -plan.gain_low
 
     def _shared(self, failed: ComparedPlan | None) -> tuple[ComparedPlan | None, float]:
-        """Return (plan to serve to a part of the requests, share of these requests); of all shares with an allowed loss, it
-        has the largest saving.
+        """Return (plan, share of the requests that it should serve): the pair with the largest saving of those whose loss
+        is allowed.
 
         ``failed`` is the first plan that failed its test; None gives (None, 0). The share of ``failed`` is computed from
         its own interval, which keeps the error of all tests together at 5 %. The share of any other plan is computed from
@@ -407,7 +407,7 @@ class Verdict:
 
     @property
     def waiting(self) -> int:
-        """The number of open questions to people; their answers may prove a plan, or a plan that saves more."""
+        """The number of open questions to people; their answers may prove the advised plan, or a plan that saves more."""
         return 0 if self.by_today is None else len(self.by_today.questions)
 
     @property
@@ -461,14 +461,16 @@ class Verdict:
 
     @property
     def loss(self) -> float | None:
-        """The largest loss of accuracy that is not ruled out (95 %), a fraction; 0 if a loss is excluded; None without a
-        plan.
+        """The largest loss of accuracy that is not ruled out (95 %), a fraction; 0 if every loss is excluded; None without
+        a plan.
         """
         return None if self.served is None else max(-self.served.best_low, 0.0)
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The models of the compared plans that the baseline does not run; if there are none, all models of these plans."""
+        """The models that compared plans run and the baseline does not; if there are none, all models of the compared
+        plans.
+        """
         now = frozenset(self.models.values())
         shown = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
         names = sorted({name for plan in shown for name in plan.models}, key=lambda name: (name in now, name))
@@ -520,7 +522,7 @@ class Verdict:
 
     @property
     def ends_buying(self) -> bool:
-        """Whether a profile that recomputes the verdict repeatedly may stop buying now.
+        """Whether a profile that recomputes the verdict repeatedly may stop now, although the budget is not used up.
 
         True if the advice is to keep, or if people are asked next. For the advice to switch, three conditions have to hold.
         The plan serves all requests. The same plan is advised if the intervals of plans that lack results are made wider
@@ -542,7 +544,7 @@ class Verdict:
     @property
     def max_cost_usd(self) -> float | None:
         """The limit on the mean cost, in dollars per request, of the objective with which a service runs :attr:`plan`;
-        three digits.
+        rounded to three digits.
 
         None without a plan.
         """
@@ -732,9 +734,10 @@ def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True)
     """Return a sentence on the smallest loss of accuracy that a number of requests can exclude, before any result is paid
     for.
 
-    ``labelled`` says whether all of these requests have labels, and only changes the words. If no answer differs, a loss of 1 -
-    0.05^(1/n) remains possible. A plan that changes a quarter of the answers, equally for better and worse, has a standard
-    error of 0.5 / sqrt(n). The interval for the best of a few plans ends 2.2 standard errors away.
+    ``labelled`` says whether all of these requests have labels, and only changes the words. If no answer differs on n
+    requests, a loss of 1 - 0.05^(1/n) remains possible. A plan that changes a quarter of the answers, equally for better
+    and worse, has a standard error of 0.5 / sqrt(n). The interval for the best of a few plans ends 2.2 standard errors
+    away.
     """
     if requests < 1:
         return f"No {'labelled ' if labelled else ''}request: nothing can be proven."

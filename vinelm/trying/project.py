@@ -33,7 +33,7 @@ _CHILD = "import sys; from vinelm.trying.project import write_apart; sys.exit(wr
 
 @dataclass(frozen=True, kw_only=True)
 class FirstRun:
-    """The settings of a first run. They are arguments of :func:`~vinelm.try_app` with the same names."""
+    """The settings of the first ``vinelm try`` of an application: arguments of :func:`~vinelm.try_app` with the same names."""
 
     app: str
     dataset: str | None
@@ -44,7 +44,7 @@ class FirstRun:
 
 
 def with_requests(asked: FirstRun, recorded: Traces, before: Before) -> FirstRun:
-    """If the application has no project yet, write the requests in recorded traces to a file next to it.
+    """If the application has no project yet, write the requests in recorded traces to a file next to the application.
 
     Return the settings with this file as the dataset; unchanged if there is a project. The file's old content is added to
     ``before``.
@@ -89,7 +89,7 @@ def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def project_of(asked: FirstRun, tell: Callable[[str], None], before: Before) -> Path:
-    """Return the folder of an application's project; if there is no project yet, write its files.
+    """Return the folder of an application's project; if the project does not exist yet, write its files.
 
     ``tell`` is called with lines of text: the changed files, and what the user still has to do.
 
@@ -124,8 +124,7 @@ def _write(asked: FirstRun) -> dict[str, Any]:
 
     Returns:
         ``edited``: the application's files that were changed. ``todo``: lines that say what the user still has to do.
-            ``before``: the old text
-        of each written file by its path, decoded as Latin-1; None for a new file.
+        ``before``: the old text of each written file by its path, decoded as Latin-1; None for a new file.
     """
     from vinelm.datasets import Columns, read_dataset
     from vinelm.scaffold import read_application
@@ -209,8 +208,7 @@ def note_turns(file: Path, template: Template, n_models: int) -> str | None:
 
     Returns:
         A line that says what was written; None if twice the turns would be too many, or the file does not assign
-            ``template``
-        exactly once.
+        ``template`` exactly once.
     """
     text = file.read_text(encoding="utf-8")
     turns = max((step.times for step in walk(template.steps) if isinstance(step, Loop)), default=LONGEST)
@@ -230,7 +228,7 @@ def asks_for_turns(file: Path) -> bool:
 
 
 def note_today(file: Path, today: Mapping[str, str], source: str) -> str:
-    """Write the stages' current models, given by stage, into the workflow file; ``source`` says how they are known.
+    """Write the current models, keyed by stage, into the workflow file; ``source`` says how they are known.
 
     Returns:
         A line that says what was written.

@@ -238,8 +238,8 @@ def kept_max_loss(trie: Path) -> float | None:
 
 
 def _checked(tell: Callable[[str], None], today: str | None = None) -> tuple[Inputs, Sequence[str]]:
-    """Check the project in the working folder. Return (the inputs of a profile: workflow, catalog and backends; questions
-    that the user must answer first).
+    """Check the project in the working folder. Return (inputs, questions): what a profile needs (workflow, catalog and
+    backends), and the questions that the user must answer first.
 
     ``today`` is the current model, as ``provider:model``, of stages for which neither the project nor the application names it.
     """

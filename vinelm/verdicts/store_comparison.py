@@ -28,8 +28,8 @@ class StoreComparison:
         evaluation: The evaluation with its verdict; None if nothing was compared.
         sweeps: One sweep for each limit of the objective (such as the budget), which takes a range of values; a sweep is
             left out if no policy meets any of its values.
-        signals_gain: The accuracy gained by planning with signals instead of paths: the paired difference, as a mean over the
-            cost budgets; None if the trie has no outcomes.
+        signals_gain: The accuracy gained by planning with signals instead of paths: the paired difference, as a mean over
+            the cost budgets; None if it was not computed, for example without signals.
         why_not: The reason why nothing was compared, in one line; None if policies were compared.
     """
 

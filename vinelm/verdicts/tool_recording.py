@@ -41,7 +41,7 @@ class RecordedTools:
         served: the number of requests that were served.
         calls: the number of tool calls in the store.
         spent_usd: dollars spent; calls without a recorded result count at their maximum cost.
-        failures: number of failed requests, by reason.
+        failures: number of failed requests, keyed by reason.
         is_simulated: whether some models are simulated.
     """
 

@@ -371,7 +371,9 @@ class ServingRun:
         return self.serve_under(policy, request, guard)
 
     def serve_along(self, policy: Callable[..., StaticPolicy], request: Request, guard: CallGuard) -> ServedRequest:
-        """Serve one request with the fixed plan that ``policy`` follows; see :meth:`.Plans.policy`."""
+        """Serve one request with a fixed plan. ``policy`` creates the policy that follows the plan; see
+        :meth:`.Plans.policy`.
+        """
         judge = judge_of(self.workflow, request)
         return self.serve_under(policy(clock=self.vine.new_clock(), request=request, judge=judge), request, guard)
 

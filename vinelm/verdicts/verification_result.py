@@ -136,7 +136,7 @@ class Verification:
 
     @property
     def failures(self) -> dict[str, int]:
-        """The number of failed requests by reason, the most frequent reason first."""
+        """The number of failed requests, keyed by the reason of the failure, the most frequent reason first."""
         reasons = (f"{row.failure}: {row.detail}" if row.detail else str(row.failure) for row in self.rows if row.failure)
         return dict(Counter(reasons).most_common())
 

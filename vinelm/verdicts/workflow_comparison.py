@@ -89,7 +89,7 @@ class UnderPlan:
     Attributes:
         plan: A model that answers every call, or "what runs today".
         requests: The number of requests that have every result of the plan in both stores.
-        sides: The results of the workflow, and of the workflow that it is compared with.
+        sides: The results of the first workflow and of the second.
         gain: The gain of the first workflow over the second, keyed by target (accuracy, cost, latency): a mean of paired
             differences with its 95 % interval. Saved dollars and seconds are positive.
     """
@@ -149,8 +149,8 @@ def compare_workflows(store: str | Path, against: str | Path) -> WorkflowCompari
     paired differences are due to the workflows.
 
     Args:
-        store: The store of a workflow.
-        against: The store of the other workflow.
+        store: The store of the first workflow.
+        against: The store of the second workflow.
 
     Raises:
         ConfigError: The stores share no request, or no plan that both workflows have run on a shared request.
@@ -187,7 +187,7 @@ def compare_workflows(store: str | Path, against: str | Path) -> WorkflowCompari
 
 @dataclass(frozen=True, eq=False)
 class _Followed:
-    """A store's fixed plans, and the results from which it is computed which requests followed a plan.
+    """The fixed plans of a store, and its recorded results, which show which requests followed each plan.
 
     Attributes:
         evidence: The contents of the store.

@@ -286,8 +286,8 @@ def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _array(content: memoryview) -> Array:
-    """Return the read-only array that a member's bytes contain, without a copy; raises ``ValueError`` if they hold no plain
-    array.
+    """Return the read-only array that a member's bytes contain, without a copy; raises ``ValueError`` if the bytes are not
+    a plain array.
     """
     head = io.BytesIO(bytes(content[:4096]))
     version = np.lib.format.read_magic(head)

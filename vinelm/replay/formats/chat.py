@@ -82,14 +82,14 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
 
 
 def _as_system(value: Any) -> list[dict[str, Any]]:
-    """Return the message of a system prompt, which Anthropic, Gemini and OpenTelemetry give as blocks."""
+    """Return a system prompt as a list of messages. Anthropic, Gemini and OpenTelemetry give it as blocks."""
     if isinstance(value, list):
         value = {"role": "system", "content": value}
     return list(_messages(value)) if isinstance(value, Mapping) else []
 
 
 def answer_of(value: Any) -> dict[str, Any] | None:
-    """Return the assistant's message in ``value``, an answer in any known form; None if there is no such message."""
+    """Return the assistant's message in ``value``, an answer in any known form; None if it has none."""
     value = json_in(value)
     while True:
         if isinstance(value, list):
@@ -268,7 +268,7 @@ class CallTokens(NamedTuple):
 
 
 def usage_of(value: Any) -> CallTokens:
-    """Return the tokens of a usage object of OpenAI, Anthropic, LangChain or Gemini."""
+    """Return the numbers of tokens in a usage object of OpenAI, Anthropic, LangChain or Gemini."""
     of = mapping(value)
     given = first(of.get("prompt_tokens"), of.get("input_tokens"), of.get("promptTokenCount"), of.get("prompt_token_count"))
     tokens_in = count(given)

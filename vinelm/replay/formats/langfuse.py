@@ -25,15 +25,13 @@ _SHOWS = (
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Return whether a record is an observation."""
+    """Return whether a record is an observation of Langfuse."""
     is_named = ("traceId" in record or "trace_id" in record) and ("startTime" in record or "start_time" in record)
     return is_named and "run_type" not in record and "spanId" not in record and any(name in record for name in _SHOWS)
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a generation, found at ``where`` (file and line); yield nothing for other
-    observations.
-    """
+    """Yield the model call in an observation, found at ``where`` (file and line); yield nothing if it is not a generation."""
 
     def of(camel: str, snake: str) -> Any:
         return first(record.get(camel), record.get(snake))

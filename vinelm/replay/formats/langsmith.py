@@ -15,12 +15,12 @@ from vinelm.replay.formats.values import conversation_of, count, epoch, first, m
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Return whether a record is a run."""
+    """Return whether a record is a run of LangSmith."""
     return "run_type" in record
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a model's run, found at ``where`` (file and line); yield nothing for other runs."""
+    """Yield the model call in a run, found at ``where`` (file and line); yield nothing if the run is not a model call."""
     if str(record["run_type"]).lower() != "llm":
         return
     inputs, outputs, extra = json_in(record.get("inputs")), json_in(record.get("outputs")), mapping(record.get("extra"))

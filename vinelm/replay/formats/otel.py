@@ -40,8 +40,8 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield (request, inputs of the application) for each outermost span that is not a model call, from ``input.value``
-    (OpenInference).
+    """Yield (name of the request, inputs of the application) for each outermost span that is not a model call, from
+    ``input.value`` (OpenInference).
     """
     for one in _spans(record):
         attributes = _attributes(one.get("attributes"))
@@ -166,7 +166,7 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _listed(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """Return the list of objects in numbered attributes that begin with ``prefix``, such as
+    """Return, as a list, the objects in numbered attributes that begin with ``prefix``, such as
     ``llm.input_messages.0.message.role``.
     """
     found: dict[str, Any] = {}

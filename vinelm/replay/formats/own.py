@@ -20,7 +20,7 @@ _LISTS = ("messages", "tools")
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Return whether the recorder wrote the record."""
+    """Return whether a :class:`~vinelm.replay.recorder.VineRecorder` wrote the record."""
     return MARK in record or REQUEST_MARK in record
 
 

@@ -44,7 +44,8 @@ class TraceReading:
         formats: Number of calls in each form.
         bytes_done: Bytes read so far; compressed files count with their size on disk.
         bytes_total: Bytes of all files.
-        on_inputs: Called with a request and the application's inputs, if the trace has them; see :func:`read_calls`.
+        on_inputs: Called with the name of a request and the application's inputs, if the trace has them; see
+            :func:`read_calls`.
     """
 
     files: int = 0
@@ -86,7 +87,7 @@ def read_calls(
         redact: Is called with each call before anything else, and returns the part of the call that may be used.
         reading: Updated with what was read.
         on_progress: Called every 1,000 records.
-        on_inputs: Called with a request and the application's inputs, if the trace has them.
+        on_inputs: Called with the name of a request and the application's inputs, if the trace has them.
 
     Raises:
         ConfigError: A path does not exist, nothing in a file can be read, there is no call at all, or ``redact`` fails.

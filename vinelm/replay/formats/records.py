@@ -190,7 +190,7 @@ class _Moving:
         self._at = end
 
     def next_mark(self) -> str:
-        """Return the next character that is no white space, without consuming it; "" at the end of the file."""
+        """Return the next non-space character without consuming it; "" at the end of the file."""
         while True:
             end = self._at
             while end < len(self._text) and self._text[end] in " \t\r\n":

@@ -1,4 +1,4 @@
-"""The page of questions: served on this machine only, or as one file that is sent and read back."""
+"""The web page with questions for people: served on this machine only, or as one file that is sent to people and read back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_labels(path: Path, desk: Desk) -> tuple[str, int]:
     """Store the labels of a file that a page saved; return the person's name and the number of labels.
 
     Raises:
-        DatasetError: The page did not save this file, or it names an unknown question; then no label is stored.
+        DatasetError: The page did not save this file, or the file names an unknown question. No label is stored then.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404 if page is None else 200, page or "no such page", "text/html" if page else "text/plain")
 
     def do_POST(self) -> None:
-        """Store a label or take back the last label, and send the next question."""
+        """Store a label, or delete the person's last label, as the browser asks; then send the next question."""
         if not self._is_allowed():
             return
         desk, what = self.server.desk, self.path.removeprefix(f"/{self.server.secret}/")

@@ -204,7 +204,8 @@ class _StorePage:
         comparison: The comparison of all policies according to the rows.
         has_judge: Whether a judge scored answers.
         today: The plan of the application's current setup; None if it is unknown.
-        prompts: For each stage, the mean prompt tokens of a call: static ones, those shared with other requests, and so on.
+        prompts: For each stage, the mean prompt tokens of a call, in groups such as static tokens and tokens shared with
+            other requests.
         files: The paths of the store and the trie, for command lines.
         show_text: Whether examples show the answers.
     """
