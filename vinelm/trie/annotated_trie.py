@@ -82,9 +82,9 @@ class AnnotatedTrie:
     ``verdict`` says whether to serve the trie's plans instead of the current setup; None if the estimate was not checked.
 
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
-    ``path_latency_s``, ``count`` is the number of recorded results at each node, ``cost_size_var`` and ``latency_size_var``
-    are the parts of the variances that come from the request's size; they are None if the estimator gives none. ``meta``
-    has facts about the origin of the estimates, as plain JSON types.
+    ``path_latency_s``. ``count`` is the number of recorded results at each node. ``cost_size_var`` and ``latency_size_var``
+    are the parts of the variances that come from the request's size. Each of these is None if the estimator does not give
+    it. ``meta`` has facts about the origin of the estimates, as plain JSON types.
 
     Raises:
         VineLMError: An array has the wrong shape, an annotation is not finite, or a trie that branches lacks ``arm`` and
@@ -428,9 +428,9 @@ class AnnotatedTrie:
         """Return a data frame with a row for each node except the root, indexed by ``node``. Needs the extra ``pandas``.
 
         The columns are the node's ``prefix`` (a tuple of model names), ``depth``, ``stage``, ``model`` and ``answerable``,
-        its annotations (:data:`NODE_ARRAYS`), ``reach``, the path metrics ``accuracy``, ``path_cost_usd``,
-        ``path_latency_s`` and ``full_cost_usd``, and, if the estimator gives them, ``count`` and the standard errors.
-        Variances end in ``_usd2`` and ``_s2``, standard errors in their unit.
+        its annotations (:data:`NODE_ARRAYS`) and ``reach``. There are also the path metrics ``accuracy``,
+        ``path_cost_usd``, ``path_latency_s`` and ``full_cost_usd`` and, if the estimator gives them, ``count`` and the
+        standard errors. Variances end in ``_usd2`` and ``_s2``, standard errors in their unit.
 
         If plans depend on what happens during a request, the branches (:data:`ARM_ARRAYS`) replace the path metrics and
         standard errors.
@@ -651,8 +651,8 @@ class PathReading(TrieReading):
         return html_table(caption, ("path", "accuracy", "cost per request", "latency"), rows)
 
     def _frontier(self) -> list[int]:
-        """Return the nodes at which a plan may end and that are more accurate than all other such nodes of at most the same
-        cost, most accurate first.
+        """Return the nodes at which a plan may end and for which no other such node is at least as accurate and cheap, most
+        accurate first.
         """
         accuracy, cost_usd = self.annotated.accuracy, self.annotated.path_cost_usd
         nodes = np.flatnonzero(self.annotated.trie.answerable)

@@ -170,8 +170,8 @@ class Outcomes:
 
 
 def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np.int64]:
-    """Return, for each edge of a trie of signals, the index of the edge in the trie of paths that has the same stages and
-    models so far.
+    """Return, for each edge of a trie of signals, the index of the edge with the same stages and models in the trie of
+    paths.
 
     Args:
         trie: The trie of signals, whose branches are outcomes.

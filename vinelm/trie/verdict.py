@@ -374,7 +374,7 @@ class Verdict:
 
         ``failed`` is the first plan that failed its test; None gives (None, 0). The share of ``failed`` is computed from
         its own interval, which keeps the error of all tests together at 5 %. The share of any other plan is computed from
-        the wider interval that holds for all plans together at 99 %, which adds an error of at most 1 %.
+        the wider interval that holds for all plans together at 99 %. This adds an error of at most 1 %.
         """
         if failed is None:
             return None, 0.0
@@ -439,9 +439,9 @@ class Verdict:
         """The figures over all requests if :attr:`plan` serves its share of the requests, and the baseline the rest; None
         without a plan.
 
-        If the advice is to switch, the tests have excluded that the plan loses more than allowed, so the interval of the
-        gain does not go below the allowed loss. The confidence is 95 % for all tests together, or 94 % if a plan serves a
-        share after another plan failed.
+        If the advice is to switch, the tests have excluded a larger loss than allowed, so the gain's interval does not go
+        below this loss. The confidence is 95 % for all tests together, or 94 % if a plan serves a share after another plan
+        failed.
         """
         if self.plan is None:
             return None
