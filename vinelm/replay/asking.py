@@ -67,7 +67,8 @@ class AsIs:
         options: Keyword arguments of the call.
         tools: Declarations of tools.
         tool_options: Keyword arguments with which the tools are bound to the chat model.
-        schema: The schema of structured output, if the provider accepts no ``response_format``.
+        schema: The JSON schema of structured output, if the provider does not accept it as ``response_format``; otherwise
+            None.
         limit: The recorded maximum length of the answer in tokens; None without a maximum.
     """
 
@@ -111,7 +112,7 @@ class AsIs:
         return cls(messages, options, list(prompt["tools"]), tool_options, schema, max(limits, default=None))
 
     def said(self, chat: Any) -> dict[str, Any]:
-        """Make the call with the chat model, and return its answer: a dict with ``content`` and ``tool_calls`` (names
+        """Send the call to the chat model, and return the model's answer: a dict with ``content`` and ``tool_calls`` (names
         and arguments).
         """
         if self.schema is not None:
@@ -150,7 +151,10 @@ class ReplayedCall:
     prompt: Mapping[str, Any]
 
     def made(self, models: ModelResolver, guard: CallGuard) -> Answer:
-        """Make the call and return its answer, or its failure as an answer; the guard authorizes the cost of every attempt."""
+        """Make the call and return an :class:`Answer`, which contains the model's answer or the reason why the call failed.
+
+        Before each attempt, ``guard`` checks whether the budget allows the attempt's cost.
+        """
         usages: list[Usage] = []
         entry, said, failure, detail = models.catalog[self.model], None, None, None
         context = CallContext(
@@ -194,7 +198,7 @@ class ReplayedCall:
 
 @dataclass(frozen=True, kw_only=True)
 class CallerMaker:
-    """Creates, on a node of a cluster, the object that makes model calls there. It contains no key, only the names of
+    """Creates, on a node of a cluster, the object that makes model calls there. It contains the names of API keys, not the
     keys.
 
     Args:
@@ -208,7 +212,11 @@ class CallerMaker:
     seed: int
 
     def __call__(self, rate_limiters: Mapping[str, RateLimiter]) -> NodeCaller:
-        """Return the caller, with the rate limits of each model; raise :class:`ConfigError` if the node lacks a key."""
+        """Return the object that makes model calls on this node, within the rate limits given for each model.
+
+        Raises:
+            ConfigError: The node lacks an API key.
+        """
         take_variables(self.folder, json.dumps(self.catalog))
         catalog = Catalog.from_dict(self.catalog)
         require_keys(catalog.entries)
@@ -224,9 +232,10 @@ class NodeCaller:
         self._models = models
 
     def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
-        """Make the call of a job, and return its answer and its cost in dollars.
+        """Make the model call of a job, and return the answer with its cost in dollars.
 
-        ``top_up`` is asked before an attempt that may cost more than what is left of the job's reservation.
+        If an attempt may cost more than the dollars left from those reserved for the job, ``top_up`` is called first to
+        request more.
         """
         budget = UnitBudget(job.upper_usd, top_up)
         try:
@@ -250,7 +259,7 @@ class Asker:
         workers: Number of calls at a time.
 
     Args:
-        kept: The store, locked by the caller.
+        kept: The open store of the replay; the caller holds its lock.
         catalog: The models.
         budget_usd: The maximum cost of all calls of the store, including calls of earlier runs.
         workers: Maximum number of calls at the same time; calls in batches do not count.
@@ -334,11 +343,13 @@ class Asker:
 
     @property
     def left_usd(self) -> float:
-        """The rest of the budget, in dollars."""
+        """Dollars of the budget that are not spent yet."""
         return max(self._budget_usd - self.spent_usd, 0.0)
 
     def upper_bound_usd(self, unit: ReplayUnit, model: str) -> float:
-        """Return the maximum cost of a call in dollars; 0 for a prompt that the model does not accept."""
+        """Return the maximum cost, in dollars, of one call that asks a model about a sampled call; 0 if the model does not
+        accept the prompt.
+        """
         entry, backend = self._catalog[model], self._models.backend_of(model)
         part = 1.0 if self._gate is None or model not in self._gate.models else PART
         try:
@@ -353,7 +364,10 @@ class Asker:
         return part * entry.price.most_usd(unit.tokens_in, call.limit or entry.max_tokens)
 
     def refused(self, model: str) -> list[str]:
-        """Return the recorded settings that a model has refused in this process; calls omit them, as in service."""
+        """Return the names of the recorded settings, such as ``temperature``, that a model has rejected in this process.
+
+        Later calls of this model omit these settings, as a service would.
+        """
         inner = getattr(self._models.backend_of(model), "inner", None)
         return sorted(inner(self._catalog[model]).refused) if inner is not None else []
 
@@ -366,22 +380,25 @@ class Asker:
         return (unit.unit_id, name) in self._kept.answers or (unit.unit_id, name) in self._missed
 
     def failure(self, unit: ReplayUnit, model: str) -> str | None:
-        """Return a short reason why a model, which was asked, gave no answer to a sampled call; None if it gave an answer."""
+        """Return a short reason why a model gave no answer to a sampled call; None if it answered. The model must have been
+        asked.
+        """
         if (unit.unit_id, model) in self._missed:
             return self._missed[unit.unit_id, model]
         found = self._kept.answers[unit.unit_id, model]
         return None if found.answer is not None else found.detail or str(found.failure)
 
     def failures(self, units: Iterable[ReplayUnit], model: str) -> Counter[str]:
-        """Return how often a model failed on these sampled calls, keyed by reason."""
+        """Return how often a model failed on these sampled calls, as a count for each reason."""
         asked = [unit for unit in units if self.is_known(unit, model)]
         return Counter(reason for unit in asked if (reason := self.failure(unit, model)) is not None)
 
     def compare(self, unit: ReplayUnit, judge: str, other: Message) -> list[tuple[ReplayUnit, str]]:
-        """Prepare the judge's calls that compare ``other`` with the recorded answer of a sampled call, one call for each order.
+        """Prepare the calls in which a judge model compares ``other`` with the recorded answer of a sampled call.
 
-        Return (sampled call, name of the verdict) for each of these calls; pass the list to :meth:`ask`, which makes the calls.
-        Verdicts that are known already are left out.
+        There are two calls: one shows the recorded answer first, one shows it second. Calls whose verdict is stored already
+        are left out. Return a pair (sampled call, name of the verdict) for each prepared call; pass the list to
+        :meth:`ask`, which makes the calls.
         """
         found = []
         for order in ORDERS:
@@ -393,10 +410,11 @@ class Asker:
         return found
 
     def ask(self, wanted: Sequence[tuple[ReplayUnit, str]]) -> bool:
-        """Make the calls for those of the ``wanted`` answers that are not stored.
+        """Make the model calls for all ``wanted`` answers that are not stored yet.
 
         Each wanted answer is a pair (sampled call, name), where the name is that of a model or of a judge's verdict. Return
-        whether all wanted answers or failures are known now; False if the budget has refused a call, or batches are still open.
+        True if each wanted call now has a stored answer or failure; False if the budget has refused a call, or batches are
+        still open.
 
         Raises:
             ConfigError: A provider has refused the key, or a setting of the catalog is wrong.
@@ -429,11 +447,11 @@ class Asker:
         return all(self._is_there(number, name) for number, name in left)
 
     def _hand_in(self, jobs: Iterable[tuple[ReplayUnit, str]], gate: BatchGate) -> None:
-        """Start a thread for each job, a sampled call and the name of its answer. It waits for the call's batch and
-        stores the answer.
+        """Start a thread for each pair (sampled call, name of its answer); the thread waits for the call's batch and stores
+        the answer.
 
-        :meth:`take_in` then collects the answer. No more than ``workers`` threads run at a time; other jobs are left
-        for later calls.
+        :meth:`take_in` then collects the answer. If ``workers`` threads are running, no more threads are started; call this
+        method again with the remaining pairs.
         """
         for unit, name in jobs:
             key = unit.unit_id, name
@@ -466,7 +484,7 @@ class Asker:
         """Fetch batch answers that an interrupted run has bought, even if they are no longer needed.
 
         Args:
-            judge: The judge whose verdicts may be among them; None without a judge.
+            judge: The model whose verdicts may be among the fetched answers; None if no model judges.
         """
         bought = [key.partition(" ") for key in sorted(self._records.requests())] if self._gate is not None else []
         found = [(self._kept.units[int(number)], name) for number, _, name in bought]
@@ -483,8 +501,10 @@ class Asker:
         return ReplayedCall(unit.unit_id, unit.step, unit.request, name, model, prompt)
 
     def _served(self, unit: ReplayUnit, name: str) -> bool:
-        """Make the call whose answer is stored as ``name`` (a model, or a judge's verdict); return False if the budget
-        refused the call.
+        """Make the call whose answer is stored under ``name``, and store the answer; return False if the budget refused the
+        call.
+
+        ``name`` is a model, or the name of a judge's verdict.
         """
         call = self._call_of(unit, name)
         self._calls.pop((unit.unit_id, name), None)
@@ -556,7 +576,7 @@ class Asker:
 
 
 def _is_passing(answer: Answer) -> bool:
-    """Return whether an answer is a free failure for reasons apart from model and prompt, so that a later run should
-    ask again.
+    """Return whether an answer is a failure that later runs should try again: a rejected API key, or a temporary failure
+    that cost nothing.
     """
     return answer.failure == "auth" or (answer.failure in TRANSIENT and not answer.cost_usd)

@@ -53,8 +53,8 @@ _GATEWAYS = ("", "litellm", "litellm_proxy", "langchain", "_other", "custom")
 
 
 class Distinct:
-    """Counts distinct texts: exactly up to ``most``, then estimated by the smallest hashes, with an error of about
-    1/sqrt(``most``).
+    """Counts distinct texts. Up to ``most`` texts the count is exact, then it is estimated from the smallest hashes, with
+    an error of about 1/sqrt(``most``).
 
     Bar-Yossef et al., Counting distinct elements in a data stream (2002). Holds at most 2 * ``most`` numbers.
     """
@@ -86,18 +86,18 @@ class Distinct:
 
 
 class Seconds:
-    """Quantiles of durations, accurate to 1 %: counts in at most 1,300 buckets whose edges grow by 2 %."""
+    """Estimates quantiles of durations with an error of 1 %, from counts in at most 1,300 buckets whose edges grow by 2 %."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, float] = {}
 
     def add(self, seconds: float, times: float = 1) -> None:
-        """Count a duration as often as ``times`` says."""
+        """Count a duration ``times`` times; ``times`` may be a fraction."""
         bucket = math.ceil(math.log(min(max(seconds, 1e-6), _DAY_S), _RATIO))
         self._buckets[bucket] = self._buckets.get(bucket, 0) + times
 
     def quantile(self, share: float) -> float | None:
-        """Return the seconds that a fraction ``share`` of all durations does not exceed; None without durations."""
+        """Return the ``share`` quantile of the durations in seconds (0.5 for the median); None if no duration was counted."""
         left = share * math.fsum(self._buckets.values())
         for bucket in sorted(self._buckets):
             left -= self._buckets[bucket]
@@ -150,8 +150,8 @@ class StepBill:
     seen: Distinct = field(default_factory=lambda: Distinct(2048))
 
     def add(self, call: LoggedCall) -> tuple[float | None, bool]:
-        """Count a call. Return the cost of all calls it represents (None if unknown), and whether its answer is short
-        or structured.
+        """Add a call to the totals. Return the cost of all calls that it represents (None if unknown), and whether its
+        answer is short or structured.
         """
         times = call.stands_for
         self.calls += 1
@@ -188,8 +188,9 @@ class Bill:
         reading: What was read, and what could not be read.
         started_at: Seconds since 1970 of the first call; None if no call has a time.
         ended_at: Seconds since 1970 of the last call; None if no call has a time.
-        days: The days (UTC) with calls, at most 10,000.
-        unpriced: Number of calls of unknown cost, by reason: the model whose price is unknown, or missing token counts.
+        days: Number of days (UTC) with calls; no more than 10,000 are counted.
+        unpriced: Number of calls of unknown cost, keyed by reason: the model whose price is unknown, or missing token
+            counts.
         requests: Number of requests with at least one call.
         requests_are_exact: Whether ``requests`` is exact; above 32,000 requests the number has an error of about 1 %.
     """
@@ -231,7 +232,7 @@ class Bill:
         return dollars * MONTH_DAYS / span if span is not None and span >= LEAST_DAYS else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain values; None for unknown ones."""
+        """Return the figures as a dict of JSON types, in which None stands for unknown figures."""
         read = self.reading
         return {
             "calls": read.calls,
@@ -291,15 +292,15 @@ def bill_of(
     weight: Callable[[LoggedCall], float] | None = None,
     on_progress: Callable[[TraceReading], None] = lambda reading: None,
 ) -> Bill:
-    """Return where the money of recorded calls goes: cost, calls, seconds and tokens of each step.
+    """Return the total cost, calls, seconds and tokens of recorded calls, for each step of the application.
 
-    One pass; memory does not grow with the trace. Calls no model. A call's cost is taken from the trace if recorded,
-    otherwise computed from tokens and list prices. A call without either counts as unpriced.
+    The trace is read once, in bounded memory, and no model is called. A call's cost is taken from the trace if it is
+    recorded there, otherwise computed from tokens and list prices. A call without either counts as unpriced.
 
     Args:
         paths: Files and folders, see :func:`~vinelm.replay.formats.reading.read_calls`.
         format: The form of the files; None detects it.
-        redact: Gets each call first, and returns the part of it that may be used.
+        redact: Is called with each call before anything else, and returns the part of the call that may be used.
         weight: Returns how many calls each recorded call represents; None uses the trace's sampling rate.
         on_progress: Called every 1,000 records.
 
@@ -312,7 +313,7 @@ def bill_of(
 
 
 def summed(calls: Iterable[LoggedCall], reading: TraceReading) -> Bill:
-    """Return the bill of recorded calls that were read elsewhere; ``reading`` says what was read, for :attr:`Bill.reading`."""
+    """Return the bill of recorded calls. ``reading`` has the counts of what was read, and becomes :attr:`Bill.reading`."""
     steps: dict[str, StepBill] = {}
     requests, days, unpriced = Distinct(16_384), set[int](), Counter[str]()
     times: tuple[float, float] | None = None
@@ -354,9 +355,9 @@ def dollars_of(call: LoggedCall) -> float | None:
 
 @lru_cache(maxsize=4096)
 def price_of(provider: str, model: str) -> Price | None:
-    """Return a model's list price by its name in a trace; None if unknown.
+    """Return the list price of a model that a trace names ``provider`` and ``model``; None if unknown.
 
-    The provider is ignored if it is missing or a gateway.
+    If ``provider`` is missing or a gateway, the price is looked up by the model's name alone.
     """
     named = _PROVIDERS.get(provider.lower(), provider.lower())
     model = model.removeprefix("models/")
@@ -366,7 +367,9 @@ def price_of(provider: str, model: str) -> Price | None:
 
 
 def is_short(call: LoggedCall) -> bool:
-    """Return whether an answer is a text of at most 20 tokens; without token counts, of at most 80 characters."""
+    """Return whether a call's answer is a text of at most 20 tokens or, if its tokens were not counted, of at most 80
+    characters.
+    """
     content = (call.answer or {}).get("content")
     if not content or (call.answer or {}).get("tool_calls"):
         return False
@@ -374,7 +377,7 @@ def is_short(call: LoggedCall) -> bool:
 
 
 def is_structured(call: LoggedCall) -> bool:
-    """Return whether an answer is a tool call or JSON, or a format was requested."""
+    """Return whether a call's answer is a tool call or JSON, or the call requested a format."""
     answer: Mapping[str, Any] = call.answer or {}
     if answer.get("tool_calls") or (call.response_format is not None and answer):
         return True

@@ -20,18 +20,16 @@ LATE = 0.1
 
 
 def whole(units: Sequence[ReplayUnit], count: int) -> int:
-    """Return the smallest number >= ``count`` such that the sampled calls before and after it belong to different
-    conversations.
-    """
+    """Return the smallest n >= ``count`` such that the first n sampled calls end with a complete conversation."""
     while 0 < count < len(units) and units[count].cluster == units[count - 1].cluster:
         count += 1
     return count
 
 
 def largest(units: Sequence[ReplayUnit]) -> int:
-    """Return the maximum number of sampled calls per conversation to keep.
+    """Return how many sampled calls of one conversation are used at most.
 
-    It is the smallest number with which at least 95 % of the calls remain, but at most :data:`MOST_TOGETHER`.
+    It is the smallest limit that keeps at least 95 % of all calls, but never above :data:`MOST_TOGETHER`.
     """
     sizes = Counter(unit.cluster for unit in units).values()
     kept = (most for most in range(1, MOST_TOGETHER) if sum(min(size, most) for size in sizes) >= LEAST_KEPT * len(units))
@@ -39,7 +37,7 @@ def largest(units: Sequence[ReplayUnit]) -> int:
 
 
 def cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
-    """Return the sampled calls, at most ``most`` of each conversation."""
+    """Return the first ``most`` sampled calls of each conversation, in their original order."""
     seen, found = Counter[str](), []
     for unit in units:
         seen[unit.cluster] += 1
@@ -49,22 +47,22 @@ def cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
 
 
 def prompts_of(cluster: str) -> str:
-    """Return the part of a cluster's name before the first blank: a digest that is the same for equal prompts.
+    """Return the part of a conversation's name before the first blank: a digest, equal for calls with equal prompts.
 
-    In a stream, the names of later conversations with the same prompt begin with the same digest.
+    ``cluster`` is the name. In a stream, the rest of the name tells apart conversations that begin at different times.
     """
     return cluster.partition(" ")[0]
 
 
 def began(unit: ReplayUnit) -> int:
-    """Return the number of the first sampled call in the conversation of ``unit``, which is the second part of the
-    cluster's name.
+    """Return the number of the sampled call that began the conversation of ``unit``; it is the part of ``unit.cluster``
+    after the blank.
     """
     return int(unit.cluster.partition(" ")[2])
 
 
 class Conversations:
-    """Divides a stream of calls into conversations; the test uses a conversation only once it is complete.
+    """Divides a stream of calls into conversations. The statistical test uses a conversation only when it is complete.
 
     Conversations are defined as in a replay: a session or thread, prompts that continue each other, or equal prompts. A
     conversation is over after a pause without calls; later calls begin a new conversation. All of this follows from the order
@@ -86,8 +84,8 @@ class Conversations:
     def add(self, unit: ReplayUnit, prompt: Callable[[], Mapping[str, Any]]) -> ReplayUnit:
         """Add the next sampled call of the stream, and return it with the conversation's name as its ``cluster``.
 
-        The name is a digest, a blank, and the number of the conversation's first call. ``prompt`` returns the prompt of
-        the call, and is only called if needed.
+        The name is a digest, a blank, and the number of the conversation's first call. ``prompt`` returns the prompt of the
+        call, and is called only if the prompt is needed.
         """
         self.last = unit.unit_id
         if not self._pause_s:

@@ -23,16 +23,19 @@ Reply with one JSON object and nothing else: {"better": "first"}, {"better": "se
 
 
 def verdict_name(judge: str, other: Message, order: int) -> str:
-    """Return the name under which the store keeps a judge's verdict on the answer ``other`` in one of the :data:`ORDERS`."""
+    """Return the name under which the store keeps a judge's verdict on the answer ``other``.
+
+    ``order`` is 0 if the judge was shown the recorded answer first, 1 if second.
+    """
     digest = blake2b(json.dumps(other, sort_keys=True).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     return f"{judge} on {digest}, {order}"
 
 
 def comparison(prompt: Mapping[str, Any], today: Message, other: Message, order: int) -> dict[str, Any]:
-    """Return the prompt in which a judge compares the recorded answer ``today`` with ``other``, in the form of recorded
-    prompts.
+    """Return the prompt in which a judge model compares the recorded answer ``today`` with ``other``, in the form of
+    recorded prompts.
 
-    ``order`` is one of the :data:`ORDERS`.
+    ``order`` is 0 to show the recorded answer first, 1 to show it second.
     """
     first, second = (other, today) if order else (today, other)
     asked = {"messages": prompt["messages"], "tools": prompt["tools"], "response_format": prompt["response_format"]}
@@ -42,10 +45,11 @@ def comparison(prompt: Mapping[str, Any], today: Message, other: Message, order:
 
 
 def verdict_of(replies: Mapping[int, Message | None]) -> float:
-    """Return a judge's verdict on the other answer in [-1, 1], from its replies keyed by order (:data:`ORDERS`).
+    """Return a judge's verdict on an answer compared with the recorded one, as a number in [-1, 1].
 
-    1 means that the judge prefers the other answer in both orders, -1 the recorded answer. If it prefers the same
-    position in both orders, the verdict is 0. A reply without a verdict, or ``neither``, counts as 0 in the mean of
+    ``replies`` are the judge's replies, keyed by the order in which the answers were shown (:data:`ORDERS`). 1 means that
+    the judge prefers the new answer in both orders, -1 the recorded answer. If the judge prefers the first answer in both
+    orders, or the second in both, the verdict is 0. A reply without a verdict, or ``neither``, counts as 0 in the mean of
     both orders.
     """
     return sum(_said(replies[order], order) for order in ORDERS) / len(ORDERS)

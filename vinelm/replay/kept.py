@@ -93,8 +93,12 @@ class _Sampled(NamedTuple):
 
 
 class Weighing(NamedTuple):
-    """How many requests of a step were ``sampled``, how many of them are ``used``, and how many weights were ``cut`` to
-    the maximum.
+    """How the requests of a step were weighted.
+
+    Attributes:
+        sampled: Number of sampled requests.
+        used: Number of sampled requests that are used.
+        cut: Number of requests whose weight was above the maximum and was reduced to it.
     """
 
     sampled: int
@@ -177,11 +181,10 @@ class Sample:
         return number_of(f"{self._seed}\0{request}{more}") / _WHOLE
 
     def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
-        """Return pairs (number that decides the place in a random order, request) of the step's requests that are used.
+        """Return the requests of a step that are used, as pairs (number by which the requests are ordered, request).
 
-        A request was kept with probability min(1, n x), where n is the number of calls that it represents and x the
-        smallest place that was left out. A second draw corrects the frequencies of requests for this, for days that
-        should count the same, and for the largest weight.
+        The first draw kept a request with a probability that rises with the number of calls that it represents. This second
+        draw makes each request as frequent as its weight requires. With ``even_days``, each day has the same total weight.
         """
         kept, nearest = self._kept[step], self._nearest.get(step, math.inf)
         chances = [min(1.0, one.stands_for * nearest) for one in kept.values()]
@@ -202,8 +205,8 @@ class Sample:
         return used
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the sampled calls as rows of the store, step by step, in a random order that keeps the calls of a
-        cluster together.
+        """Yield the sampled calls as rows of the store, step by step, in a random order that keeps the calls of a group
+        (``cluster``) together.
         """
         number = 0
         for used in self._used.values():
@@ -225,25 +228,27 @@ def _day_of(call: LoggedCall) -> int | None:
 
 
 class Links:
-    """Recognizes prompts that continue an earlier prompt, as the turns of a chat do. Shorter prompts must be given
-    first.
+    """Recognizes prompts that continue an earlier prompt, as the turns of a chat do. Shorter prompts must be given first.
 
-    A beginning that several requests share does not count as a chat, since they only began with the same words.
+    If several requests have the same earlier prompt, no prompt counts as its continuation: they may only begin with the
+    same words.
     """
 
     def __init__(self) -> None:
         self._seen, self._clusters = Counter[str](), dict[str, str]()
 
     def count(self, cluster: str) -> None:
-        """Count a request with this cluster, which is the digest of its prompt unless the trace names its conversation."""
+        """Count a request in the group ``cluster``: the conversation that the trace names, otherwise the digest of the
+        request's prompt.
+        """
         self._seen[cluster] += 1
 
     def cluster_of(self, cluster: str, text: str) -> str:
-        """Return the cluster of a request that :meth:`count` has counted: the cluster of the prompt that its prompt
-        continues.
+        """Return the name of a request's group: that of the earlier prompt which the request's prompt continues, otherwise
+        ``cluster``.
 
-        Without such a prompt, or if ``cluster`` names a conversation, return ``cluster``. ``text`` is the request's
-        prompt as JSON.
+        If ``cluster`` names a conversation of the trace, it is returned unchanged. :meth:`count` must have counted the
+        request before. ``text`` is the request's prompt as JSON.
         """
         if cluster != _digest(text):  # it names its conversation
             return cluster
@@ -255,14 +260,15 @@ class Links:
         return self._clusters[cluster]
 
     def next(self, cluster: str, prompt: Mapping[str, Any]) -> str:
-        """Count the next request of a stream, and return its cluster; see :meth:`cluster_of`."""
+        """Count the next request of a stream, and return the name of its group; see :meth:`cluster_of`."""
         self.count(cluster)
         return self.cluster_of(cluster, _json(prompt))
 
 
 def link(rows: Iterable[dict[str, Any]]) -> None:
-    """Replace the cluster of each row, in place, by that of the prompt that its prompt continues; rows that name a
-    conversation keep theirs.
+    """Set the ``cluster`` of each row, in place, to that of the earlier prompt that the row's prompt continues.
+
+    Rows that name a conversation of the trace keep their ``cluster``, and so do rows whose prompt continues no other.
     """
     texts, links = [(zlib.decompress(row["prompt"]).decode(), row) for row in rows], Links()
     for _, row in texts:
@@ -272,7 +278,9 @@ def link(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def row_of(call: LoggedCall, step: CallStep, usd: float) -> dict[str, Any]:
-    """Return a call that costs ``usd`` dollars as a row of the store, without the number and weight of its sampled call."""
+    """Return a call that costs ``usd`` dollars as a row of the store. The row lacks ``unit_id`` and ``weight``, which are
+    set later.
+    """
     prompt = {
         "messages": list(call.messages), "tools": list(call.tools), "response_format": call.response_format,
         "settings": dict(call.settings),
@@ -305,7 +313,7 @@ class Kept:
     """The open store of a replay. Reads come from memory if possible; every write is durable.
 
     Attributes:
-        store: The store, for the ledger.
+        store: The underlying store, in which the ledger keeps costs.
         rows: The tables of sampled calls, questions and labels.
         units: The sampled calls, keyed by number, in order.
         answers: The answers or failures, with cost and latency, keyed by (number of the sampled call, model or name of
@@ -342,8 +350,8 @@ class Kept:
         self.answers[int(unit_id), model] = answer
 
     def add(self, entry: int, answer: Answer) -> None:
-        """Store an answer durably, in the transaction that settles its cost: ``entry`` is the number of the call's
-        entry in the ledger.
+        """Store an answer durably, in one transaction with its cost. ``entry`` is the number of the call's entry in the
+        ledger of costs.
         """
         self._answers.add(entry, answer)
 
@@ -364,7 +372,7 @@ class Kept:
         return None if found is None or found.answer is None else _message(found.answer)[0]
 
     def served(self, unit: ReplayUnit, model: str) -> tuple[float, float | None]:
-        """Return (dollars, seconds) that the call of a model takes in service; (0, 0) if the model was not asked.
+        """Return (dollars, seconds) that a model's recorded call would take in service; (0, 0) if the model was not asked.
 
         For a call made in a batch, the dollars are those at the ordinary price, and the seconds are None.
         """
@@ -396,11 +404,12 @@ def key_of(unit_id: int, model: str) -> str:
 def kept(
     path: str | Path, sample: Sample, catalog: Catalog, options: Mapping[str, str], *, is_simulated: bool = False
 ) -> Iterator[Kept]:
-    """Open the store of a replay, created for this sample if missing; the same command continues the replay.
+    """Open the store of a replay; if the file is missing, create it with the sampled calls. An existing store continues its
+    replay.
 
     Args:
         path: The file, readable by its owner only.
-        sample: The trace.
+        sample: The sampled calls of the trace.
         catalog: The models that are asked, with their prices.
         options: Other settings that affect the result, by name.
         is_simulated: Whether the models are simulated.

@@ -102,12 +102,13 @@ def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: 
 
 
 def put_scores(store: Kept, score: Callable[[list[dict[str, Any]], Message], float], who: str) -> int:
-    """Let a function answer all questions without a label, store the labels durably, and return their number.
+    """Let a function score both answers of each open question without a label, store the scores as labels, and return the
+    number of these questions.
 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.
         score: ``score(messages, answer)`` returns a score from 0 to 1.
-        who: The person who gives the labels.
+        who: The name under which the labels are stored.
 
     Raises:
         WorkflowError: The function raised an exception.

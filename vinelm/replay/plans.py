@@ -20,8 +20,11 @@ Kind = Literal["alone", "agree", "two of three", "check"]
 
 
 class PlanStep(NamedTuple):
-    """What a plan does next for a call: ``ask`` the model, ``take`` the model's answer, or use ``today``'s answer
-    (``model`` is "").
+    """The next step of a plan for a call.
+
+    Attributes:
+        what: ``ask``: ask the model; ``take``: use the model's answer; ``today``: use the answer of today's model.
+        model: The model to ask or to take the answer of; "" for ``today``.
     """
 
     what: Literal["ask", "take", "today"]
@@ -44,7 +47,7 @@ class AnswerPlan:
 
     @property
     def name(self) -> str:
-        """The plan in words."""
+        """The plan in words, such as ``a where b agrees, else today's model``."""
         first, *others = self.models
         if self.kind == "alone":
             return first
@@ -57,11 +60,10 @@ class AnswerPlan:
     def step(
         self, has_answered: Mapping[str, bool], agree: Callable[[str, str], bool], passes: Callable[[str], bool]
     ) -> PlanStep:
-        """Return the plan's next step. A failed call counts as no answer, so the next model or today's model answers
-        instead.
+        """Return the plan's next step. If a call fails, the next model or today's model answers instead.
 
         Args:
-            has_answered: Whether a model has answered or failed, keyed by each model asked so far.
+            has_answered: For each model asked so far: True if it has answered, False if it failed.
             agree: ``agree(one, other)`` returns whether two of these models give the same answer.
             passes: ``passes(model)`` returns whether the application's check accepts the model's answer.
         """
@@ -131,7 +133,7 @@ class Follower:
         """Return a plan's answer to a sampled call; or the name of the model that must be asked first, if its answer is
         not stored.
 
-        A failed call falls back to today's model, as in service.
+        A failed call counts as no answer, as in a service: the next model or today's model answers instead.
 
         Args:
             plan: The plan.
@@ -196,7 +198,7 @@ class PlanComparison:
             in the request.
         differing: Number of sampled calls on which the plan's answer differs from today's.
         seen: Number of compared sampled calls.
-        followed: Number of sampled calls for which the plan uses today's answer.
+        followed: Number of sampled calls for which the plan falls back to today's model.
         latency_s: Mean seconds of the plan; None if unknown.
         today_s: Mean seconds of today's calls.
     """
@@ -215,7 +217,9 @@ class PlanComparison:
         return bool(than and self.latency_s and self.today_s and self.latency_s > than * self.today_s)
 
     def facts(self, name: str) -> PlanFacts:
-        """Return the facts that decide whether the plan becomes a candidate for the proof; ``name`` is the plan's name."""
+        """Return the saving and the number of differing answers, from which candidates for the proof are chosen; ``name``
+        is the plan's name.
+        """
         return PlanFacts(name=name, saved=min(self.saved, _ALL), differing=self.differing, seen=self.seen)
 
 

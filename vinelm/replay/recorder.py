@@ -68,13 +68,15 @@ class CallFile:
 class VineRecorder(BaseCallbackHandler):
     """Writes each LLM call of an application as a line of JSON, which ``vinelm replay`` reads.
 
-    Give it where the application is called: ``graph.invoke(x, config={"callbacks": [VineRecorder("calls.jsonl")]})``, or
-    ``ainvoke``, ``stream``, ``batch``. All calls of one ``invoke`` are one request, and the LangGraph node is the step.
+    Pass it as a callback where the application is called: ``graph.invoke(x, config={"callbacks":
+    [VineRecorder("calls.jsonl")]})``, or ``ainvoke``, ``stream``, ``batch``. All calls of one ``invoke`` are one request,
+    and the LangGraph node is the step.
 
-    A line has the prompt, the tools, the settings, the answer, tokens, seconds and errors. Before the first call of a request
-    comes a line with the application's inputs, from which ``vinelm try --traces`` runs it again. A line is appended with one
-    write, so that threads and processes may share the file, which only its owner may read (mode 600). Nothing is sent anywhere.
-    The application never fails because of the recorder: a failure to write is reported once in the log of ``vinelm``.
+    A line has the prompt, the tools, the settings, the answer, tokens, seconds and errors. Before the first call of a
+    request there is a line with the application's inputs, with which ``vinelm try --traces`` runs the application again. A
+    line is appended with one write, so that threads and processes may share the file, which only its owner may read (mode
+    600). Nothing is sent anywhere. The application never fails because of the recorder: a failure to write is reported once
+    in the log of ``vinelm``.
 
     Args:
         path: The file, created at the first call. Its folder has to exist.
@@ -140,7 +142,7 @@ class VineRecorder(BaseCallbackHandler):
         metadata: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Record a chat model's prompt."""
+        """Keep the prompt of a chat model until its call ends."""
         prompt = [message.model_dump() for message in messages[0]] if messages else []
         self._begin(prompt, run_id, parent_run_id, metadata or {}, kwargs)
 
@@ -185,7 +187,7 @@ class VineRecorder(BaseCallbackHandler):
         )
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Write the call with its answer."""
+        """Write the call to the file, with its answer."""
         generation = next((one for several in response.generations for one in several), None)
         message = getattr(generation, "message", None)
         said = getattr(generation, "text", None) if message is None else message.model_dump()
@@ -201,7 +203,7 @@ class VineRecorder(BaseCallbackHandler):
         )
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Write the call with its error."""
+        """Write the call to the file, with its error."""
         self._end(run_id, None, error=redacted(f"{type(error).__name__}: {error}")[:500])
 
     def _end(self, run_id: UUID, model: Any, **found: Any) -> None:
@@ -215,7 +217,7 @@ class VineRecorder(BaseCallbackHandler):
 
 
 def _plain(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs of a request, with LangChain messages in the form of a recorded prompt."""
+    """Return the inputs of a request, in which LangChain messages are converted to the form of recorded prompts."""
 
     def plain(value: Any) -> Any:
         some = value if isinstance(value, list) else [value]

@@ -1,4 +1,4 @@
-"""``vinelm replay``: from recorded calls to a verdict by step. Calls cheaper models, so it spends money."""
+"""``vinelm replay``: asks cheaper models the recorded prompts, and reaches a verdict on each step. Spends money."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _Asking: TypeAlias = Generator[list[tuple[ReplayUnit, str]], None, _Found]
 
 @dataclass
 class StepRun:
-    """A step of the application whose cheaper models are compared and whose plans are tested.
+    """One step of the application, for which cheaper models are compared and plans are tested.
 
     Attributes:
         bill: The step's costs and calls.
@@ -85,14 +85,14 @@ class StepRun:
         models: Cheaper models, cheapest first; ``dropped``: why a model is no longer asked, keyed by model.
         audit: Share of equal answers about which people are asked, as an audit.
         plans, candidates: All plans over these models, keyed by name; and the plans that are tested for a proof.
-        race: The test; None before it begins.
-        choosing: Number of first sampled calls that are used to choose the plans; the others are for the proof. No
-            conversation has both.
+        race: The statistical test of the plans; None before it begins.
+        choosing: The first ``choosing`` sampled calls are used to choose the plans, all others for the proof. No
+            conversation has calls in both parts.
         together: The maximum number of sampled calls used of one conversation, or of one prompt.
         uncut: Number of sampled calls before conversations were cut to ``together``.
-        done: On how many of the first ``choosing`` sampled calls a model was asked, keyed by model.
-        labels: Number of labels that this step may use; ``is_behind``: whether no plan is tested because other steps
-            get the labels.
+        done: Number of sampled calls on which a model was asked, keyed by model.
+        labels: Number of labels that this step may use; ``is_behind``: whether no plan is tested because the available
+            labels went to other steps.
         forecast: The number of labels expected, before the first label, to exclude ``max_loss`` in half of all cases,
             and in 80 % of them.
         open: The open questions for people, as pairs (sampled call, the model whose answer is compared with the
@@ -133,8 +133,9 @@ class StepRun:
         self.units = cut(self.units, self.together)
 
     def _wanted(self) -> int:
-        """Return how many of the first sampled calls should choose the plans; the last call's conversation is added
-        afterwards.
+        """Return how many sampled calls, from the first on, should be used to choose the plans.
+
+        :attr:`choosing` also includes the rest of the last call's conversation.
         """
         if not self.is_stream:
             return min(CHOOSING, len(self.units) // 3)
@@ -149,14 +150,14 @@ class StepRun:
 
     @property
     def choosing(self) -> int:
-        """Number of first sampled calls that are used to choose the plans."""
+        """The number of sampled calls, from the first on, that are used to choose the plans."""
         return max((size for size in ROUNDS if size <= self._chosen), default=0) if self.is_short else self._chosen
 
     def begun(self, **settings: Any) -> Race:
-        """Begin the test of the candidates on the sampled calls for the proof, and return the test; ``settings`` are further
-        arguments of :class:`Race`.
+        """Begin the statistical test of the candidate plans on the sampled calls kept for the proof, and return the test.
+        ``settings`` are further arguments of :class:`Race`.
 
-        The test counts a conversation once, with its number of requests as the weight.
+        The test counts each conversation once, weighted by its number of requests.
         """
         clusters = [unit.cluster for unit in self.units[self.choosing :]]
         sizes, is_one = Counter(clusters), self.together == 1
@@ -177,7 +178,7 @@ class StepRun:
         return self.bill.models.most_common(1)[0][0]
 
     def live(self) -> list[str]:
-        """Return the models that are still asked."""
+        """Return the models that are still asked, in order of rising cost."""
         return [model for model in self.models if model not in self.dropped]
 
 
@@ -213,50 +214,53 @@ def replay(
     """Find, for each step of recorded calls, a cheaper plan that provably answers as well, with labels only where answers
     differ.
 
-    Calls the models, so it spends money unless they are simulated, and sends them recorded prompts. Each call's maximum cost
-    is stored before the call, so after a crash the same call of this function continues, and pays for nothing twice. If the
-    proof waits for people, the function returns with the questions in the store
-    (:func:`~vinelm.replay.labels.next_questions`); after some answers the same call continues.
+    Sends recorded prompts to the models, which costs money unless the models are simulated. Each call's maximum cost is
+    stored before the call. So after a crash, calling this function with the same arguments continues, and pays for nothing
+    twice. If the proof needs people's answers, the function stores the questions and returns (see
+    :func:`~vinelm.replay.labels.next_questions`). Call it again after some questions were answered.
 
     Args:
         calls: The recorded calls; read once, in bounded memory.
-        store: The file that keeps everything, with prompts and answers; made with mode 600.
-        models: What may be asked: a catalog, the path of its file, ``provider:model`` strings or chat models by name. Of each
-            step those that are cheaper than its own are asked, and its own to see how often it differs from itself.
-        budget_usd: The most that all calls of the store may cost.
-        labels: Questions that people are ready to answer, of all steps together. None: 100.
-        max_loss: Points that a cheaper plan may lose. In Python a fraction in [0, 1). None: 3.
-        steps: Look at these steps only. None: those with 5 % of the bill or more.
+        store: The file that stores everything, including prompts and answers; created with mode 600.
+        models: The models that may be asked: a catalog, the path of its file, ``provider:model`` strings or chat models by
+            name. For each step, models cheaper than the step's current model are asked. The current model is asked, too, to
+            measure how often its answers differ from its recorded answers.
+        budget_usd: The maximum cost of all calls of the store, in dollars.
+        labels: Maximum number of questions that people are asked, for all steps together. None: 100.
+        max_loss: Points of accuracy that a cheaper plan may lose. In Python a fraction in [0, 1). None: 3.
+        steps: Names of the steps to study. None: those with 5 % of the bill or more.
         same: ``same(recorded, other)``: whether two free texts are the same. In Python also the function itself, see
             :class:`~vinelm.replay.Sameness`. None: the same characters.
-        check: ``check(messages, answer)``: whether the application accepts an answer without help; plans fall back where it
-            does not. In Python also the function itself. None: no plan has a check.
+        check: ``check(messages, answer)``: whether the application would accept an answer without a person's help. A plan
+            falls back if the check refuses its answer. In Python also the function itself. None: no plan has a check.
         database: A SQLite file on which SQL is executed: queries with the same rows are the same.
-        ignore: Fields of structured output that do not matter.
-        audit: Share of the same answers that are asked about, too. None: 0, and 0.2 where the same need not score the same.
-        requests: How many requests of each step are sampled.
-        weights: How many calls each recorded one represents, if the trace is not a random sample: ``days``: each day counts
-            the same; or ``weight(call)``, which gets a :class:`~vinelm.replay.LoggedCall`. In Python also the function itself.
-            None: what the trace says of its sampling.
-        workers: Calls at a time.
+        ignore: Fields of structured output that are not compared.
+        audit: Share of equal answers that people are asked about, as an audit. None: 0, or 0.2 if equal answers may have
+            different scores.
+        requests: Maximum number of sampled requests of each step.
+        weights: How many calls each recorded call represents, if the trace is not a random sample. ``days`` gives each day
+            the same weight. A function ``weight(call)`` gets a :class:`~vinelm.replay.LoggedCall` and returns the number.
+            In Python also the function itself. None: the sampling rates in the trace.
+        workers: Maximum number of calls at the same time.
         seed: Decides the sample, its order, and which answer is shown on which side.
-        judge: Model that compares answers that differ, in both orders: one of ``models``, or provider:model. It is measured on
-            the labels, and saves some if it is right; otherwise it is switched off. It never decides. None: no judge.
-        batch_prices: Buy the calls in the providers' batches: half the price, up to a day for each wave of calls; plans are
-            compared at ordinary prices all the same. In Python also how long to wait.
-        again: Begin the next attempt: plans are chosen again from what is known, with a smaller part of the error. Each call
-            with it begins one; leave it out to continue.
-        show_text: Give examples of answers that differ in the result.
+        judge: Model that compares differing answers, in both orders: one of ``models``, or provider:model. Its verdicts are
+            compared with the labels. They save labels if they agree with people, and are no longer used otherwise; they
+            never decide alone. None: no judge.
+        batch_prices: Make the calls in the providers' batches, at half the price; each wave of calls takes up to a day.
+            Plans are still compared at ordinary prices. In Python also how long to wait.
+        again: Begin a new attempt: choose plans again from all stored answers, and test them with a smaller error
+            probability. Each use begins another attempt; omit it to continue the last one.
+        show_text: Include examples of differing answers in the result.
         engine: Machines that make the calls: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one
             that this machine belongs to) or ray://local (starts one for this run). Each node needs the keys.
         ship: With ``engine=ray://...``: copy the current folder, without .env, to the nodes.
-        backends: By provider; None makes those of the catalog.
-        on_line: Called with each line that is said before anything is sent or asked.
-        on_progress: Called now and then with how many of the calls that are wanted have ended, and how many these are.
-        on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
+        backends: The backend of each provider, keyed by provider; None creates those of the catalog.
+        on_line: Called with each line of the announcement that precedes the first call.
+        on_progress: Called from time to time with the number of finished calls and the number of all calls needed so far.
+        on_note: Called, from any thread, with a line of text if a node of the cluster is lost or cannot be used.
 
     Returns:
-        The verdicts.
+        The verdict on each step.
 
     Raises:
         ConfigError: An argument is wrong, or the store was made for another trace, other models or other options.
@@ -319,7 +323,7 @@ def replay(
 
 
 def _with_judge(catalog: Catalog, judge: str) -> Catalog:
-    """Return the catalog with an entry for the judge."""
+    """Return the catalog, with an entry added for the model ``judge`` if it has none."""
     if judge in catalog:
         return catalog
     if ":" not in judge:
@@ -342,16 +346,16 @@ class ReplayRun:
 
     Attributes:
         kept: The open store.
-        asker: Calls the models.
-        same, follower: Compares two answers, and computes the answers of plans.
+        asker: Sends calls to the models.
+        same, follower: The object that compares two answers, and the object that computes the answers of plans.
         with_check: Whether plans may use the application's check.
         asked: Names of the catalog entries that may be asked.
         days, weighed, weights: Number of calls on each day, keyed by step, then by day. The weighting of requests,
             keyed by step. The name of the rule for weights; empty if only the trace's sampling rates count.
         choosing_share: Share of the budget that may be spent before the plans are chosen.
-        alpha: The error probability of all attempts together.
+        alpha: The error probability that all attempts share.
         lines: The lines reported to ``on_line`` so far.
-        counted: The numbers of the questions whose labels were reported to a test.
+        counted: The numbers of the questions whose labels were already reported to a test.
     """
 
     kept: Kept
@@ -383,7 +387,7 @@ class ReplayRun:
         self.said = scores(self.kept)
 
     def run(self, bill: Bill, named: Sequence[str] | None) -> ReplayResult:
-        """Choose plans, test them, and return the state of the tests.
+        """Choose plans for each step, test them, and return the verdicts so far.
 
         Args:
             bill: The costs of the recorded calls, by step.
@@ -429,7 +433,7 @@ class ReplayRun:
         )
 
     def open_questions(self, steps: Iterable[StepRun]) -> None:
-        """Store the questions that these steps wait for as open, and close all others."""
+        """Mark the questions that these steps need answered as open in the store, and all others as closed."""
         self.kept.rows.open_questions(
             {
                 "unit_id": unit.unit_id,
@@ -449,8 +453,8 @@ class ReplayRun:
     def study(
         self, bill: StepBill, month_usd: float | None, units: list[ReplayUnit] | None = None, *, is_stream: bool = False
     ) -> StepRun:
-        """Return a step with its sampled calls (``units``, or all stored ones), the models worth asking, and the plans over
-        these models.
+        """Return a step with its sampled calls (``units``, or all stored ones), the cheaper models to ask, and the plans
+        over these models.
 
         ``bill`` has the step's costs, ``month_usd`` the dollars per month, None if unknown; ``is_stream``: see
         :class:`StepRun`.
@@ -473,7 +477,7 @@ class ReplayRun:
 
     @staticmethod
     def _is_today(entry: Model, bill: StepBill) -> bool:
-        """Return whether an entry is the model that answered most of the step's calls."""
+        """Return whether a catalog entry is today's model: the model that answered most of the step's calls."""
         return is_entry_of(entry, bill.models.most_common(1)[0][0])
 
     def _own(self, step: StepRun) -> str | None:
@@ -501,7 +505,10 @@ class ReplayRun:
         return f"{model} ({entry.api_base or langsmith_names(entry)[0]})"
 
     def explore(self, steps: Sequence[StepRun]) -> None:
-        """Ask each step's models about its first sampled calls, expensive steps first, within the budget for choosing."""
+        """Ask the models of each step about the first sampled calls, to choose plans from the answers.
+
+        The steps with the highest cost come first. It stops when ``choosing_share`` of the budget is spent.
+        """
         for step in steps:
             step.done = dict.fromkeys(step.models, 0)
         while True:
@@ -529,7 +536,7 @@ class ReplayRun:
     def _worth(self, step: StepRun, model: str) -> float:
         """Return the priority of asking a model about more sampled calls of a step.
 
-        It is higher for steps of higher cost, and for models that were asked about fewer calls.
+        The priority is higher for steps of higher cost, and for models that were asked about fewer calls.
         """
         return step.usd / (step.done[model] + ROUNDS[0])
 
@@ -549,7 +556,7 @@ class ReplayRun:
         return None
 
     def followed(self, plan: AnswerPlan, units: Iterable[ReplayUnit]) -> list[tuple[ReplayUnit, PlanAnswer]]:
-        """Return (sampled call, the plan's answer) for each of these calls, up to the first that needs an answer which
+        """Return pairs (sampled call, the plan's answer) for these calls; stop at the first call for which a needed answer
         is not stored.
         """
         found = []
@@ -592,7 +599,7 @@ class ReplayRun:
         return choose_candidates(facts, margin=self.max_loss, labels=labels, least_saved=step.least_saved)
 
     def _noted(self, step: StepRun) -> dict[str, Any]:
-        """Return a step's candidates, number of labels and dropped models as JSON types, to be stored so that later
+        """Return a step's candidates, number of labels and dropped models as JSON types. They are stored, so that later
         runs test the same plans.
         """
         chosen = [[one.name, one.saved, one.differing] for one in step.candidates]
@@ -600,8 +607,9 @@ class ReplayRun:
 
     @staticmethod
     def take_up(step: StepRun, noted: Mapping[str, Any]) -> None:
-        """Take over an earlier run's choice of plans, which :meth:`_noted` returned then; nothing changes if that run
-        tested no plan.
+        """Copy an earlier run's choice of plans into ``step``.
+
+        ``noted`` is what :meth:`_noted` returned in that run; if it has no candidates, ``step`` stays unchanged.
         """
         if noted.get("candidates"):
             step.dropped, step.labels = dict(noted["dropped"]), noted["labels"]
@@ -610,19 +618,19 @@ class ReplayRun:
     # -- the proof -------------------------------------------------------------------------------------------------
 
     def ask_in_turn(self, races: Sequence[_Asking[None]]) -> None:
-        """Advance all tests together: collect the calls that each yields, make them, and repeat until each test ends or
-        waits for people.
+        """Advance all tests together: make the calls that the tests yield, and repeat until each test has ended or needs
+        people's answers.
         """
         while wanted := [(race, more) for race in races if (more := next(race, None)) is not None]:
             races = [race for race, _ in wanted]
             self.asker.ask([one for _, more in wanted for one in more])
 
     def race(self, step: StepRun, attempt: int) -> _Asking[None]:
-        """Test the candidates on the sampled calls that were not used to choose them, until the test ends or waits for
-        people.
+        """Test a step's candidate plans on the sampled calls kept for the proof, until the test ends or needs people's
+        answers.
 
-        Yields lists of the model calls that have to be made before it continues. ``attempt`` is the number of the
-        attempt, from 1.
+        Yields lists of model calls, which the caller must make before the test can continue. ``attempt`` is the number of
+        the attempt, from 1.
         """
         units = step.units[step.choosing :]
         step.race = race = step.begun(
@@ -660,8 +668,9 @@ class ReplayRun:
         step.open = []
 
     def _ahead(self, step: StepRun) -> int:
-        """Return how many moves of the test to prepare at a time; if calls are made in batches, as many as the proof
-        may need.
+        """Return how many of the test's next moves (the calls and questions that it needs) are prepared at a time.
+
+        If calls are made in batches, it is as many moves as the proof may need.
         """
         if self.asker.is_batched and step.race is not None:
             needed = min(one.needed[self.max_loss] for one in step.race.standings())
@@ -670,10 +679,10 @@ class ReplayRun:
         return AHEAD + 2 * self.workers
 
     def _tell(self, step: StepRun, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
-        """Report the answer to the question ``move`` to the test and return None, if people have answered it or both
-        answers are equal.
+        """If people have answered the question ``move``, or both of its answers are equal, report the answer to the test
+        and return None.
 
-        Otherwise return the question: the sampled call, and the model whose answer has to be compared.
+        Otherwise return the question for people, as (sampled call, model whose answer is compared with the recorded one).
         """
         followed, race = self._follow(step.plans[move.candidate], unit), step.race
         assert isinstance(followed, PlanAnswer)
@@ -695,7 +704,8 @@ class ReplayRun:
         return None
 
     def _question(self, unit: ReplayUnit, model: str) -> tuple[str, ...]:
-        """Return a key of the question that compares a model's answer with the recorded one; equal keys need only one label.
+        """Return a key of the question that compares a model's answer with the recorded one. Questions with equal keys need
+        only one label.
 
         The key has the prompt and both answers.
         """
@@ -720,9 +730,10 @@ class ReplayRun:
         return other.unit_id == unit.unit_id or self.kept.prompt(other) == self.kept.prompt(unit)
 
     def _ask(self, step: StepRun, asks: Sequence[tuple[Ask, ReplayUnit]]) -> _Asking[bool]:
-        """Yield the calls that the moves ``asks`` need, then tell the test which of the plans' answers equal today's.
+        """Yield the calls that the moves ``asks`` of the test need, then report to the test which of the plans' answers
+        equal today's.
 
-        Return False if no answer could be reported.
+        Return whether at least one answer could be reported.
         """
         race, wanted = step.race, list(asks)
         assert race is not None
@@ -743,10 +754,9 @@ class ReplayRun:
         return has_told
 
     def _needed(self, step: StepRun, ask: Ask, unit: ReplayUnit, model: str) -> list[tuple[ReplayUnit, str]]:
-        """Return the calls to make next for a plan, as (sampled call, model): that of ``model``, whose answer the plan
-        needs now.
+        """Return the calls that a plan needs next, as (sampled call, model): usually one call, of ``model``.
 
-        If calls are made in batches, all models of a plan of kind ``agree`` are asked at once.
+        If calls are made in batches, the calls of all models of a plan of kind ``agree`` are returned at once.
         """
         plan = step.plans[ask.candidate]
         models = plan.models if self.asker.is_batched and plan.kind == "agree" else (model,)
@@ -756,7 +766,8 @@ class ReplayRun:
         """Yield the calls in which the judge compares answers, then report its verdicts to the test; return False if
         none could be reported.
 
-        For a candidate that the judge proved useless for, only stored verdicts are used.
+        If the judge's verdicts have proved useless for a candidate, the judge is not called for it; only stored verdicts
+        are used.
         """
         race, judge = step.race, self.judge
         assert race is not None
@@ -793,7 +804,8 @@ class ReplayRun:
         """Return the calls in which today's model answers recorded prompts again, to measure how often it differs from
         itself.
 
-        The items are (sampled call, model). Empty if today's model is not in the catalog or too little money is left.
+        The items are (sampled call, model). The list is empty if today's model is not in the catalog, or too little of the
+        budget is left.
         """
         model = self._own(step)
         mean = sum(unit.cost_usd for unit in step.units) / len(step.units)
@@ -897,8 +909,7 @@ class ReplayRun:
         return "keep", f"{why}: about {more:,.0f} more would be needed" if math.isfinite(more) else why
 
     def _without(self, step: StepRun, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        """Return the advice, the reason and further fields of :class:`StepResult` for a step in which no plan was
-        tested.
+        """Return fields of :class:`StepResult` for a step in which no plan was tested: the advice, the reason, and others.
 
         ``table`` has pairs (name, :class:`PlanComparison`), one for each plan that was compared, largest saving first.
         """
@@ -966,7 +977,7 @@ class ReplayRun:
         return found
 
     def _weighing(self, weighing: Weighing) -> str:
-        """Return how a step's requests were drawn if they do not all represent the same number of calls."""
+        """Return a sentence on how a step's requests were drawn, for requests that represent different numbers of calls."""
         why = {EVEN_DAYS: "each day counts the same", "": "by the sampling rates in the trace"}
         told = (
             f"{why.get(self.weights, f'by {self.weights}')}: {weighing.used:,} of {weighing.sampled:,} sampled requests were"
@@ -976,7 +987,7 @@ class ReplayRun:
         return f"{told}{cut if weighing.cut else ''}"
 
     def _uneven(self, step: StepRun) -> str | None:
-        """Return a note about a trace in which one day has far more calls than the others."""
+        """Return a warning if one day of the trace has far more of the step's calls than the other days; None otherwise."""
         days = self.days.get(step.bill.key, Counter())  # a step may have no comparable call
         if len(days) < LEAST_DAYS:
             return None
@@ -990,8 +1001,9 @@ class ReplayRun:
         )
 
     def _of_judge(self, step: StepRun, at: Standing) -> str:
-        """Return a line on the judge in a step: its number of verdicts, and whether it saves labels according to
-        ``at``, the state of the test.
+        """Return a line about the judge model in a step: its number of verdicts, and whether they save labels.
+
+        ``at`` is the state of the test.
         """
         units, begins = {unit.unit_id for unit in step.units}, f"{self.judge} on "
         said = [answer for (unit, name), answer in self.kept.answers.items() if unit in units and name.startswith(begins)]
@@ -1008,7 +1020,9 @@ class ReplayRun:
         return f"{explains}, and would save none: switched off{off}"
 
     def _texts(self, done: Iterable[tuple[ReplayUnit, PlanAnswer]]) -> list[dict[str, Any]]:
-        """Return examples of differing answers: the prompt, both answers, and people's labels."""
+        """Return examples of differing answers; each has the prompt, both answers, and the score from people's labels (None
+        without a label).
+        """
         differing = [(unit, one.model) for unit, one in done if one.model and not self.follower.is_same(unit, one)]
         return [
             {

@@ -1,4 +1,4 @@
-"""The result of a replay by step: a verdict, and the lines to paste. Contains prompts only if examples were requested."""
+"""The result of a replay: for each step a verdict and the lines of code to paste. Contains prompts only if requested."""
 
 from __future__ import annotations
 
@@ -25,34 +25,35 @@ class StepResult:
         step: The step's name.
         advice: ``switch``, ``keep``, ``undecided`` or ``not enough data``; see :class:`~vinelm.trie.verdict.Verdict`.
         today: The model that answered most of the step's recorded calls.
-        plan: The plan that the verdict and the figures are about, whether advised or not; None if no plan could be
-            considered. ``kind``: its type, see :class:`~vinelm.replay.plans.AnswerPlan`; None if no plan was tested.
+        plan: The plan that the verdict and the figures are about, whether or not it is advised; None if there was no plan
+            to consider. ``kind``: its type, see :class:`~vinelm.replay.plans.AnswerPlan`; None if no plan was tested.
         usd: The step's cost in dollars per month, or in the whole trace if the trace is too short (``is_monthly`` is
             False).
         saved: Share of ``usd`` that the plan saves.
         differing, seen: Number of sampled requests in which the plan's answer differs from the recorded answer, and
             number of compared requests.
         latency_s, today_s: Mean seconds of the plan, one call after the other, and of today's calls; None if unknown.
-        noise: (differing, asked): how many repeated answers of today's model differ from the recorded answers, and how
-            many there are; None if there are none.
+        noise: (differing, asked): today's model was asked ``asked`` recorded prompts again, and ``differing`` of its new
+            answers differ from the recorded ones; None if it was not asked.
         labels: Number of questions that people have answered; ``skipped``: how many of these were skipped.
         waiting: Number of questions that wait for an answer now.
-        proven: The smallest loss that is excluded (95 %, at any look), a fraction; None if no loss is excluded.
-        needed: The expected number of further labels to exclude a loss, keyed by the loss as a fraction. Losses that
-            are excluded, or never will be, are left out.
+        proven: The smallest loss of accuracy, a fraction, that is excluded with 95 % confidence, however often the test is
+            looked at; None if no loss is excluded.
+        needed: The expected number of further labels to exclude a loss, keyed by the loss as a fraction. Losses that are
+            excluded already, or cannot be excluded, are left out.
         forecast: The numbers of labels, estimated before the first question, that suffice to exclude ``max_loss`` in
             half of the cases, and in 80 % of them.
         audit: Share of equal answers about which people are asked, as an audit.
         judge: The model that compared answers; ``judge_r2``: the share of the labels' variance that it explains;
             ``judge_used``: whether it saves labels. None and False without a judge.
         how: How answers are compared, in a few words.
-        why: The reason, in a sentence, if no plan is advised or the verdict is open.
+        why: A sentence with the reason if no plan is advised or the verdict is undecided.
         notes: Lines on models that failed or were dropped, and on what was left out.
-        paste: The lines to paste for the switch.
-        table: One (name, saved, differing, seen) for each compared plan, with the meaning of the attributes of these
-            names.
+        paste: The lines of code or configuration that make the switch, to be pasted.
+        table: A tuple (name, saved, differing, seen) for each compared plan; the last three have the meaning of the
+            attributes of these names.
         texts: Examples of answers that differ; empty unless asked for.
-        plan_file: For a switch to one model, if today's can be asked, too: the trie for a canary
+        plan_file: The trie for a canary, if the switch is to one model and today's model is in the catalog, too
             (:func:`~vinelm.replay.plan_file.plan_file_of`). Not in :meth:`to_dict`.
     """
 
@@ -120,7 +121,7 @@ class StepResult:
         """Return a sentence on how many further labels could prove a smaller loss, or the allowed loss if the verdict
         is undecided.
 
-        Empty if no number of labels would.
+        The text is empty if no number of labels could.
         """
         open_ = {loss: labels for loss, labels in self.needed.items() if self.proven is None or loss < self.proven}
         if self.advice == "undecided":
@@ -131,7 +132,7 @@ class StepResult:
         return f" About {counted(open_[loss], 'label')} more would settle {_points(loss)}."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return the result as JSON types, without ``plan_file``."""
         own = asdict(replace(self, plan_file=None)) | {"sentence": self.sentence, "saved_usd": self.saved_usd}
         del own["plan_file"]
         forecast = None if self.forecast is None else [one if math.isfinite(one) else None for one in self.forecast]
@@ -144,8 +145,8 @@ class ReplayResult:
 
     Attributes:
         steps: The steps, largest possible saving first.
-        others: Steps that were not looked at, with their share of the bill.
-        spent_usd, budget_usd: Dollars spent on calls, including earlier runs, and the maximum for them.
+        others: For each step that was not studied, keyed by the step, its share of the bill.
+        spent_usd, budget_usd: Dollars spent on calls in this and earlier runs, and their maximum.
         attempt: The number of the attempt on these requests; the attempts share the error probability.
         is_simulated: Whether models are simulated.
         lines: The lines that were printed before anything was sent.
@@ -187,16 +188,16 @@ class ReplayResult:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return the result as JSON types."""
         own = asdict(replace(self, steps=())) | {"steps": [step.to_dict() for step in self.steps]}
         return own | {"waiting": self.waiting, "together": self.together}
 
 
 def canary_lines(step: str, today: str, max_loss: float) -> str:
-    """Return the lines of code that serve a step's plan file to a share of the requests.
+    """Return lines of Python with which an application serves a step's plan to 5 % of its requests first.
 
     Args:
-        step: The step.
+        step: The step's name.
         today: The catalog entry of today's model.
         max_loss: The allowed loss of accuracy, a fraction.
     """

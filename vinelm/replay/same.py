@@ -54,11 +54,12 @@ def _call(call: Message) -> dict[str, Any]:
 
 
 class Sameness:
-    """Compares a recorded answer with another answer: ``a(recorded, other)``. Thread-safe if the given function is.
+    """A callable that returns whether a recorded answer and another answer are the same. Thread-safe if ``text`` is.
 
-    Tool calls: name and canonical arguments, in any order. Structured output: field by field. Labels and numbers: ignoring case
-    and final punctuation, numbers by value. SQL: by its result with a database, else by its tree (or its words, without
-    sqlglot). Other text: by the given function, else exactly, ignoring white space at line ends and empty lines.
+    How answers are compared depends on their form. Tool calls: by name and arguments, in any order. Structured output:
+    field by field. Labels and numbers: ignoring case and final punctuation, numbers by value. SQL: by its result with a
+    database, else by its syntax tree (or its words, without sqlglot). Other text: by the given function, else exactly,
+    ignoring white space at line ends and empty lines.
 
     Args:
         text: ``function(recorded, other)`` for free text, called with both texts; or its name, ``module:function``.
@@ -114,7 +115,9 @@ class Sameness:
         return AUDIT if is_loose else 0.0
 
     def how(self, recorded: Sequence[Message]) -> str:
-        """Return a few words on how the answers of a step are compared, given its recorded answers."""
+        """Return a short phrase that says how the answers of a step are compared, such as by fields; ``recorded`` are the
+        step's recorded answers.
+        """
         by = "by the given function" if self._text is not None else "exactly"
         sql = "by executing it" if self._database is not None else "by its tree" if find_spec("sqlglot") else "by its words"
         words = {
@@ -173,9 +176,9 @@ def form_of(recorded: Message) -> str:
 
 
 def named_function(function: str | Callable[..., Any], what: str) -> Callable[..., Any]:
-    """Return a function, imported if it is named as ``module:function``; ``what`` names the argument in error messages.
+    """Return ``function`` itself, or import it if it is a text ``module:function``.
 
-    See :func:`~vinelm.workflows.registry.load_function`.
+    ``what`` names the argument in error messages. See :func:`~vinelm.workflows.registry.load_function`.
 
     Raises:
         ConfigError: There is no function of that name.
@@ -191,8 +194,11 @@ def named_function(function: str | Callable[..., Any], what: str) -> Callable[..
 
 
 def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
-    """Return what a user's function returns for these arguments; ``what`` names the function in messages. If it fails, raise
-    :class:`WorkflowError` with the exception's name, but not its text, which may contain a prompt.
+    """Call a user's function with these arguments and return its result; ``what`` names the function in messages.
+
+    Raises:
+        WorkflowError: The function failed. The message has the name of the exception but not its text, which may contain a
+            prompt.
     """
     where = f"the function given as {what} raised"
     with explained(lambda error: WorkflowError(f"{where} {type(error).__name__}: it must take any answer")):
@@ -200,12 +206,12 @@ def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
 
 
 def _calls(message: Message) -> Counter[str]:
-    """Return the calls of a message as a multiset: parallel calls have no order."""
+    """Return the tool calls of a message as a multiset, so that the order of parallel calls does not matter."""
     return Counter(json.dumps([one["name"], _canonical(one["args"])], sort_keys=True) for one in message["tool_calls"])
 
 
 def _canonical(value: Any) -> Any:
-    """Return a JSON value with whole floats, such as 1.0, as integers, at any depth."""
+    """Return a JSON value in which whole floats, such as 1.0, are replaced by integers at any depth."""
     if isinstance(value, dict):
         return {key: _canonical(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -221,7 +227,9 @@ def _json(text: str, otherwise: Any = None) -> Any:
 
 
 def _structured(text: str) -> Any:
-    """Parse a text that is a JSON object or array, alone or in a fence; None for other texts."""
+    """Return the parsed JSON object or array if the text is one, alone or within a Markdown code fence; None for other
+    texts.
+    """
     fenced = _FENCE.match(text)
     found = _json(fenced.group(1) if fenced else text)
     return found if isinstance(found, dict | list) else None

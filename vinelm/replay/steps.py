@@ -22,7 +22,7 @@ class CallStep(NamedTuple):
     Attributes:
         key: The step's identifier, the same for all of its calls.
         title: The step's name, the first words of its system prompt, or the name of the requested schema.
-        is_named: Whether the trace names it.
+        is_named: Whether the step's name is in the trace.
     """
 
     key: str
@@ -31,7 +31,12 @@ class CallStep(NamedTuple):
 
 
 def step_of(call: LoggedCall) -> CallStep:
-    """Return the step of a call. Digits in a system prompt, and everything after 200 characters, are ignored."""
+    """Return the step that made a call: the step named in the trace, otherwise a step identified by what its prompts have
+    in common.
+
+    Prompts of one step have the same system prompt, tools and requested format. Digits in a system prompt, and everything
+    after its first 200 characters, are ignored.
+    """
     if call.step:
         return CallStep(f"name:{call.step}", call.step, True)
     system = " ".join(next((_said(one) for one in call.messages if one.get("role") in ("system", "developer")), "").split())

@@ -27,8 +27,9 @@ MOST_TRACED = 2000
 
 
 def is_entry_of(entry: Model, recorded: str) -> bool:
-    """Return whether a catalog entry is the model that a trace calls ``recorded``, with or without a provider before it
-    and a date after it.
+    """Return whether a catalog entry is the model that a trace calls ``recorded``.
+
+    In the trace, the model's name may have a provider before it and a date after it.
     """
     named, own = recorded.rpartition("/")[2], entry.model_id.rpartition(":")[2].rpartition("/")[2]
     return named in (entry.name, own) or (named.startswith(f"{own}-") and named[len(own) + 1 :].replace("-", "").isdigit())
@@ -41,7 +42,7 @@ class Traces:
     Attributes:
         calls: The answered calls of each request, in the order of the trace, keyed by the request's name.
         inputs: The application's inputs, keyed by the request's name; only for requests whose inputs are in the trace.
-        hits: Number of a profile's calls that were found among the recorded calls.
+        hits: Number of calls of a profile run that were answered from the recorded calls.
     """
 
     calls: dict[str, list[LoggedCall]] = field(default_factory=dict)
@@ -58,8 +59,8 @@ class Traces:
         requests: int = MOST_TRACED,
         seed: int = 0,
     ) -> Traces:
-        """Read the calls of traces in one pass. If there are more than ``requests`` requests, a seeded random sample is kept.
-        The other arguments are those of :func:`~vinelm.replay.read_calls`.
+        """Read the calls of traces in one pass. If the traces have more than ``requests`` requests, a random sample of this
+        size is kept, drawn with ``seed``. The other arguments are those of :func:`~vinelm.replay.read_calls`.
 
         Raises:
             ConfigError: A path does not exist, a file or all of the traces hold no call, or ``redact`` fails.
@@ -91,9 +92,9 @@ class Traces:
         return found
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row of a dataset for each request: its id and the keys of its input.
+        """Return a dataset row for each request, with the request's id and the keys of its input.
 
-        If the trace has no inputs, the input is the column :data:`PROMPT`.
+        If the trace has no inputs, the input is the last user message, under the key :data:`PROMPT`.
 
         Raises:
             ConfigError: No request has an input.
@@ -123,7 +124,7 @@ class Traces:
         """Yield (digest of the prompt and the model, recorded answer with its cost as text) for each call of a model in
         the catalog.
 
-        A prompt that was answered in different ways is left out, since it is unknown which answer is meant.
+        A prompt that the model answered in different ways is left out.
         """
         found: dict[str, dict[str, str]] = {}
         for call in (one for calls in self.calls.values() for one in calls):

@@ -1,4 +1,4 @@
-"""The content of a page for each budget: the application's graph, the plan as a tree, and bars by stage."""
+"""What a report page shows for each budget: the application's graph, the plan as a tree, and bars by stage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GraphPicture:
 
     Attributes:
         template: The template, which has the stages, loops and branches of the graph.
-        calls: Pairs (model, expected number of calls per request under the plan), keyed by the stage's name.
+        calls: For each stage, keyed by its name: pairs (model, expected number of calls per request under the plan).
     """
 
     template: Template
@@ -31,8 +31,8 @@ class PlanNode:
     Attributes:
         stage: The workflow's stage; empty if the request ends.
         model: The model that runs.
-        when: The condition, in few words, under which this step follows and no other does; empty if the stage's name is
-            enough.
+        when: The condition, in few words, under which this step follows instead of another one; empty if the stage's name
+            is enough.
         seen: The possible outcomes of the previous call after which this step follows, each in words; empty if the plan
             does not depend on them.
         share: The share of all requests that reach this step, in [0, 1].
@@ -84,9 +84,9 @@ class BudgetStop:
         budget: The budget in words.
         plan: The plan in words, on one line.
         figures: (name, value) pairs of the plan; the names are the same at every stop.
-        graph: The graph with the plan's models.
-        tree: The plan.
-        bars: The bars by quantity: ``dollars``, and ``seconds`` if latencies are known.
+        graph: The application's graph with the plan's models.
+        tree: The plan as a tree.
+        bars: The chart of bars for each quantity, keyed by ``dollars`` and, if latencies are known, ``seconds``.
     """
 
     budget: str

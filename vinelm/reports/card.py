@@ -43,7 +43,7 @@ def verdict_card(found: Verdict, *, plan: str, annotated: AnnotatedTrie, files: 
 
 
 def before(found: Verdict) -> str:
-    """Return a short name of the baseline that the verdict compares with: ``today (gpt-4)``, ``today``, or a model."""
+    """Return a short name of the baseline of a verdict, such as ``today (gpt-4)``, ``today``, or the name of a model."""
     models = set(found.models.values())
     if not found.is_today:
         return found.opponent
@@ -99,8 +99,8 @@ def _measures(found: Verdict) -> tuple[Measure, ...]:
 
 
 def _counted(found: Verdict) -> str:
-    """Return the name of the card's accuracy figure: "Right answers", or "As good as today's answers" if today's
-    answers replace labels.
+    """Return the name of the accuracy figure on the card: "Right answers" or, if today's answers replace labels, "As good
+    as today's answers".
     """
     return "Right answers" if found.by_today is None else "As good as today's answers"
 
@@ -143,8 +143,8 @@ def _dots(found: Verdict) -> Iterator[Dot]:
 
 
 def _alone(found: Verdict) -> dict[str, ComparedPlan]:
-    """Return the compared plans that run one model on every call, keyed by the model, if their results are known and
-    differ from the baseline's.
+    """Return the compared plans that run one model on every call, keyed by the model, if their figures are known and the
+    plan differs from the baseline.
     """
     shown = (plan for plan in found.plans if plan.is_identified and not plan.is_same and len(plan.models) == 1)
     return {plan.models[0]: plan for plan in shown if plan.words.partition(",")[0] == plan.models[0]}

@@ -31,14 +31,14 @@ def says_enough(chart: Chart) -> bool:
 
 
 def why_left_out(chart: Chart) -> str:
-    """Return the sentence that replaces a chart with too few points and gives the reason."""
+    """Return a sentence that says why a chart with too few points is left out."""
     has_points = any(len(one.x) for one in chart.series)
     why = "all of its points fall on one place" if has_points else "the rows tell no point of it well enough to draw it"
     return f"There is no chart “{chart.title}”: {why}."
 
 
 def _without_unknown(table: Table) -> Table:
-    """Return a table without its columns of unknown figures; the table's note names these figures."""
+    """Return a table without the columns in which every figure is unknown; the table's note names these columns."""
     cells = [{row.cells[i] for row in table.rows} for i in range(len(table.columns))]
     empty = [i for i, each in enumerate(cells) if i and each and each <= UNKNOWN]
     if not empty:
@@ -202,7 +202,7 @@ class ExampleAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One request with the answers of two policies."""
+    """One request with the answers of two policies: ``before``, such as the current setup, and ``after``."""
 
     request: str
     before: ExampleAnswer
@@ -258,7 +258,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading with a paragraph and a list of findings, followed by pictures and tables."""
+    """A section of a report: a heading, a paragraph, a list of findings, then charts and tables."""
 
     title: str
     intro: str = ""
@@ -268,7 +268,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One page.
+    """The content of one report page.
 
     Attributes:
         headline: The main result in one sentence.
@@ -277,8 +277,8 @@ class Report:
         examples: Requests with the answers of the plan and of the baseline.
         budgets: The plans of a range of budgets.
         simulated: A note on what was simulated, shown in the head and in every picture; None if nothing was simulated.
-        oracle: A note on the meaning of the oracle stop, shown in the head and in every picture; "" under the
-            workflow's own stop.
+        oracle: A note for figures that assume that requests stop at the first right answer (the ``oracle`` stop rule),
+            shown in the head and in every picture; "" under the workflow's own stop rule.
         terms: (term, explanation) pairs, for a reader who meets them for the first time.
         provenance: (name, value) pairs on the origin of the figures, at the end of the page.
     """

@@ -1,4 +1,6 @@
-"""Describes an evaluation: the verdict's comparison, tables of policies and gains, and what to serve to learn more."""
+"""Describes an evaluation: the verdict's comparison, tables of policies and gains, and how many requests to serve for more
+certainty.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,9 @@ def verdict_table(found: Verdict, title: str = "Compared, each judged by request
 
 
 def role_of(name: str, has_signals: bool) -> Role:
-    """Return the role of the policy called ``name``, which sets its colour.
+    """Return the role of the policy called ``name``; the role sets the policy's colour in charts.
 
-    Plans over signals have the role ``vinelm``. Without such plans (``has_signals`` is False), plans over paths have
-    it.
+    The main policy has the role ``vinelm``: the plans over signals or, if ``has_signals`` is False, the plans over paths.
     """
     if name == "signals":
         return "vinelm"
@@ -112,7 +113,9 @@ def _budgets(found: Evaluation) -> Table:
 
 
 def evaluation_lines(found: Evaluation) -> list[str]:
-    """Return the paragraphs of text below the tables."""
+    """Return the paragraphs that follow the tables of an evaluation, such as the basis of its figures and notes on missing
+    results.
+    """
     oracle = [words] if (words := oracle_words(found.stop)) else []
     lines = [*oracle, _basis(found), *_plans(found), *_kinds(found), *found.notes]
     if any(not one.accuracy.is_identified for one in found.policies):
@@ -170,7 +173,7 @@ def _kinds(found: Evaluation) -> list[str]:
 
 
 def _by_the_model(one: JudgedPolicy) -> tuple[str, str, str]:
-    """Return (accuracy, a note in place of the interval, cost) as texts, for a policy that the recorded results do not
+    """Return (accuracy, a note instead of its interval, cost) as texts, for a policy that the recorded results do not
     suffice to test.
 
     Both figures are predictions of the statistical model.
@@ -189,7 +192,7 @@ def _serving(one: JudgedPolicy) -> str:
 
 
 def _name(one: JudgedPolicy) -> str:
-    """Return the policy's name as used within a sentence."""
+    """Return the policy's name as it is used within a sentence."""
     return one.title.replace(", ", " over ")
 
 

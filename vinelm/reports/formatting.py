@@ -22,9 +22,7 @@ KINDS_NOTE = "Estimated from all rows, before anything comes off for having chos
 
 
 def usd(value: float | None) -> str:
-    """Format dollars with three significant digits, and at least cents, because costs per request span five orders of
-    magnitude.
-    """
+    """Format dollars with at least three significant digits and at least two decimals."""
     if value is None or not isfinite(value):
         return "-"
     if value == 0:
@@ -56,7 +54,7 @@ PROMPT_COLUMNS = ("stage", "calls", "tokens", "static", "shared", "request", "ow
 def prompt_row(prompts: StagePrompts) -> tuple[str, ...]:
     """Return a stage's row in the table with columns :data:`PROMPT_COLUMNS`.
 
-    The tokens are the total, then its parts as in :class:`~vinelm.prompts.radix.TokensByLabel`.
+    The row has the total number of tokens, then its parts in the order of :class:`~vinelm.prompts.radix.TokensByLabel`.
     """
     tokens = [f"{count:,.0f}" for count in (prompts.tokens.total, *astuple(prompts.tokens))]
     is_cached = "yes" if prompts.is_static_cached else f"no: below {CACHE_MINIMUM:,}"
@@ -64,7 +62,9 @@ def prompt_row(prompts: StagePrompts) -> tuple[str, ...]:
 
 
 def prompt_words(layout: PromptLayout) -> list[str]:
-    """Return sentences on how much of the prompts a cache could reuse, and which move of a message would increase this."""
+    """Return sentences that say which share of the prompts a cache could reuse, and which move of a message would raise
+    this share.
+    """
     share, least = f"{100 * layout.reusable:.0f} %", f"{CACHE_MINIMUM:,}"
     found = [f"Reusable: {share} of the tokens, in prefixes of {least} or more that an earlier call has sent to one model."]
     if (move := layout.move) is not None:
@@ -86,9 +86,10 @@ def percent_interval(interval: Interval | None) -> str:
 
 
 def prompt_cache_words(rate: float | None) -> str | None:
-    """Return a sentence on how warm prompt caches are if a trie's costs hold; None if they hold for any.
+    """Return a sentence on the state of prompt caches that a trie's costs assume: cold, or as warm as ``rate`` calls per
+    hour keep them.
 
-    ``rate`` is the trie's :attr:`~vinelm.AnnotatedTrie.calls_per_hour`.
+    ``rate`` is the trie's :attr:`~vinelm.AnnotatedTrie.calls_per_hour`. None if ``rate`` is None.
     """
     if rate is None:
         return None
@@ -108,22 +109,25 @@ _BY_STOP: Mapping[str, tuple[str, str]] = {
 
 
 def oracle_words(stop: str) -> str:
-    """Return a sentence on what figures under the stop rule ``stop`` mean if it is ``"oracle"``; empty for ``"workflow"``."""
+    """Return a sentence that explains figures under the stop rule ``"oracle"``; empty for ``"workflow"``.
+
+    ``stop`` is the rule that decides when a request ends.
+    """
     return _BY_STOP[stop][1]
 
 
 def under_oracle(stop: str) -> str:
-    """Return the text to add to a table's title under the stop rule ``stop``; empty for ``"workflow"``."""
+    """Return the words that a table's title adds for figures under the stop rule ``"oracle"``; empty for ``"workflow"``."""
     return _BY_STOP[stop][0]
 
 
 def objective_words(objective: Objective) -> str:
-    """Format an objective as a title: ``Maximize accuracy, cost <= $0.00213``."""
+    """Return an objective as a title, such as ``Maximize accuracy, cost <= $0.00213``."""
     return _sentence(objective.describe(accuracy=percent, usd=usd, seconds=seconds))
 
 
 def page_objective_words(objective: Objective) -> str:
-    """Format an objective for pages, with the limit on mean cost in dollars per 1,000 requests."""
+    """Return an objective as a title of a page; the limit on mean cost is in dollars per 1,000 requests."""
     each = objective.cost_budget == "per_request"
     return _sentence(
         objective.describe(accuracy=percent, usd=usd if each else lambda value: f"{thousand(value)} per 1,000", seconds=seconds)

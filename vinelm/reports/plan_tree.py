@@ -16,7 +16,9 @@ _Key = tuple[Any, ...]
 
 
 def plan_tree(decision: Any) -> PlanTree:
-    """Return a plan as a tree. ``decision`` is the decision at the start of a request, or a fixed plan."""
+    """Return a plan as a tree of its steps. ``decision`` is either a fixed plan, or the plan's decision at the start of a
+    request.
+    """
     roots = _grouped([_node(step, 1.0) for step in decision.steps])
     shares = sorted((node.share for node in _walk(roots)), reverse=True)
     least = max(shares[min(MOST_NODES, len(shares)) - 1], _LEAST) if shares else 0.0
@@ -25,10 +27,10 @@ def plan_tree(decision: Any) -> PlanTree:
 
 
 def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
-    """Return one of the nested dicts of :attr:`Plan.steps` as a node, with the steps after it.
+    """Return a step, given as one of the nested dicts of :attr:`Plan.steps`, as a node with the steps after it as children.
 
-    ``reach`` is the share of all requests that reach the previous step. If some requests continue with none of the later steps,
-    a node for their end is added.
+    ``reach`` is the share of all requests that reach the previous step. If some requests end after this step although
+    others continue, a child for the end is added.
     """
     share, model = reach * float(step["probability"]), step["model"]
     stage, _, seen = step["stage"].partition(" [")  # in a trie of outcomes, the name of a stage contains what was seen
@@ -77,10 +79,11 @@ def _are_rivals(one: _Key, other: _Key) -> bool:
 
 
 def _when(seen: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    """Return the fewest words that occur in all outcomes in ``seen``, but not together in any outcome in ``others``.
+    """Return a short condition for a step: the fewest words that each outcome in ``seen`` contains, but that no single
+    outcome in ``others`` contains all of.
 
-    For example ``failed`` of ``failed, empty``. Without such words, return the first outcome and the number of the
-    others. The text is empty if ``seen`` or ``others`` has no outcomes.
+    For example ``failed`` of ``failed, empty``. If there are no such words, return the first outcome in ``seen`` and the
+    number of its other outcomes. The text is empty if ``seen`` or ``others`` has no outcomes.
     """
     if not seen or not any(others):
         return ""

@@ -45,10 +45,10 @@ def _branches(nodes: Sequence[PlanNode], least: float, reach: float) -> str:
 
 
 def _step(node: PlanNode, least: float, reach: float) -> str:
-    """Return a step and the steps after it in words; steps that less than the share ``least`` of all requests reach are
+    """Return a step and the steps after it in words. Steps reached by less than the share ``least`` of all requests are
     left out.
 
-    ``reach`` is the share of all requests that reach the step before it.
+    ``reach`` is the share of all requests that reach the step before ``node``.
     """
     when = f"if {node.when}: " if node.when else ""
     after = _branches(node.children, least, node.share)
@@ -79,7 +79,8 @@ def serving_lines(objective: Objective, trie: str, *, is_proven: bool = True) ->
 
 
 def plan_code(annotated: AnnotatedTrie, trie: str, objective: Objective | None = None) -> list[str]:
-    """Return the lines of an application that run the plan to switch to, or the best fixed plan for an objective.
+    """Return lines of Python that run the plan that the verdict advises or, if ``objective`` is given, the best fixed plan
+    for it.
 
     Args:
         annotated: The trie, with its verdict.

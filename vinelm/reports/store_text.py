@@ -1,4 +1,4 @@
-"""Describes what a store holds besides figures: a judge's scores, and answers with their classes."""
+"""Describes, in sentences, a judge's scores, missing labels, and the classes of equal answers in a store."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def judge_words(facts: Mapping[str, Any], *, has_common_error: bool = True) -> str:
-    """Return in words how well the judge agrees with labels, and whether accuracies and intervals account for its
-    errors.
+    """Return sentences on a model as judge: how well it agrees with labels, and whether accuracies and intervals account
+    for its errors.
 
     Args:
         facts: ``meta["judge"]`` of a trie.
@@ -39,7 +39,8 @@ def judge_words(facts: Mapping[str, Any], *, has_common_error: bool = True) -> s
 
 
 def today_words(facts: Mapping[str, Any]) -> str:
-    """Return a sentence that says how many requests have no label, and that their answers count as right if they equal today's.
+    """Return sentences that say how many requests have no label, and that their answers count as right if they equal
+    today's answers.
 
     Args:
         facts: ``meta["as_today"]`` of a trie: the numbers of requests with and without labels, and of people's answers.

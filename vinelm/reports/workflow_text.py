@@ -16,7 +16,7 @@ def comparison_tables(found: WorkflowComparison) -> tuple[Table, ...]:
 
 
 def comparison_lines(found: WorkflowComparison) -> list[str]:
-    """Return the paragraphs of text below the tables."""
+    """Return the paragraphs that follow the tables, such as the number of shared requests and warnings."""
     lines = [f"By the rows of both stores. {found.shared:,} requests are in both. Nothing was called."]
     if not found.is_same_data:
         lines.append(
@@ -50,12 +50,12 @@ def _under(found: WorkflowComparison, one: UnderPlan) -> Table:
 
 
 def _interval(found: OffPolicyEstimate, by: float, unit: str, digits: int = 1) -> str:
-    """Return a difference and its interval as text; "none" if both plans are the same, "-" if there is no estimate.
+    """Return a gain and its interval as text; "none" if both plans are the same, "-" if the gain cannot be estimated.
 
     Args:
         found: The gain with its interval.
-        by: The factor by which the gain is multiplied to get the shown difference.
-        unit: The text with ``{}`` in place of the difference, such as ``"{} s"``.
+        by: The factor by which the gain is multiplied before it is shown.
+        unit: The text in which ``{}`` is replaced by the gain, such as ``"{} s"``.
         digits: The number of decimals.
     """
     if found.is_same or not found.is_identified:

@@ -14,8 +14,10 @@ RunLabel = str | Callable[[Mapping[str, Any]], Any]
 
 
 def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
-    """Return the name that ``label``, a key or a function, gives a run with this ``config["configurable"]``; empty if the run
-    has no such name or the function fails.
+    """Return a run's name: the value of the key ``label`` in ``configurable`` or, if ``label`` is a function, its result
+    for ``configurable``.
+
+    ``configurable`` is the run's ``config["configurable"]``. Empty if the value is missing, or the function fails.
     """
     given = configurable or {}
     found: Any = given.get(label) if isinstance(label, str) else answered(lambda: label(given), None)
@@ -23,10 +25,10 @@ def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
 
 
 def scoped(name: str, *scope: str) -> str:
-    """Return a name that cannot collide with names of other scopes. A scope is a tenant, or a category of things.
+    """Return the name together with its scope (such as a tenant), so that it cannot collide with a name of another scope.
 
-    Without a scope the name is unchanged, unless it looks like a scoped name. All names of one table must have scopes of
-    the same length.
+    If the scope is empty, the name is unchanged, unless it looks like a scoped name. All names of one table must have
+    scopes of the same length.
 
     Examples:
         >>> scoped("order-7", ""), scoped("order-7", "acme"), scoped("[order-7]", "")
@@ -38,7 +40,7 @@ def scoped(name: str, *scope: str) -> str:
 
 
 def unscoped(name: str) -> str:
-    """Return the name that :func:`scoped` was given."""
+    """Return the original name that was passed to :func:`scoped`; ``name`` is the result of that call."""
     if not name.startswith("["):
         return name
     with suppress(ValueError, IndexError, TypeError):

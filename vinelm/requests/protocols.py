@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class CallPermit(Protocol):
-    """One call that a :class:`CallGuard` has authorized. The call is settled exactly once; settling or closing it again
+    """The permission for one call, given by a :class:`CallGuard`. It is settled exactly once; settling or closing it again
     does nothing.
     """
 
     def settle(self, usage: Usage) -> None:
-        """Replace the reservation by the real cost, after the call has succeeded or failed."""
+        """Replace the call's reserved maximum cost by its real cost, after the call has succeeded or failed."""
 
     def close(self) -> None:
         """Settle the call at its maximum cost, because its real cost is unknown; do nothing if the call is already
@@ -50,7 +50,7 @@ class CallGuard(Protocol):
 
 
 class RatePermit(Protocol):
-    """One attempt that a rate limit has admitted."""
+    """The permission for one attempt of a call, given by a :class:`RateLimiter`."""
 
     def settle(self, tokens: int) -> None:
         """Replace the reserved tokens by the tokens that the attempt really used."""
@@ -62,7 +62,7 @@ class RateLimiter(Protocol):
     def admit(
         self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0
     ) -> AbstractContextManager[RatePermit]:
-        """Wait for admission.
+        """Return a context manager that waits until the limits admit an attempt.
 
         Args:
             tokens: the maximum number of tokens that the attempt may use; this number counts until the attempt is
@@ -88,8 +88,8 @@ complete with this piece.
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallContext:
-    """The facts that a backend gets about the invocation that a chat model is made for. Do not change a context after
-    passing it on.
+    """What a backend knows about the invocation (one execution of a stage) for which it makes a chat model. Do not change a
+    context after passing it on.
 
     Args:
         stage: name of the stage.
@@ -148,7 +148,7 @@ class CallContext:
 
 @runtime_checkable
 class Backend(Protocol):
-    """A provider's backend. It makes ordinary LangChain chat models that report a :class:`Usage` per call."""
+    """A provider's backend. It makes ordinary LangChain chat models that report one :class:`Usage` for each call."""
 
     is_simulated: bool
     """True if the answers are not those of real models; every report based on them must say so."""
@@ -156,7 +156,7 @@ class Backend(Protocol):
     """True if latencies are simulated: they advance the request's virtual clock and take no real time."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """Return a chat model for one stage invocation. Its calls raise :class:`~vinelm.errors.CallError`."""
+        """Return a chat model for one execution of a stage. Its calls raise :class:`~vinelm.errors.CallError`."""
 
 
 @runtime_checkable
@@ -185,7 +185,7 @@ class Preloads(Protocol):
 
 
 class ChatModelSource(Protocol):
-    """Makes the chat models of a catalog. :class:`vinelm.backends.ModelResolver` is one."""
+    """Makes the chat models of a catalog; implemented by :class:`vinelm.backends.ModelResolver`."""
 
     @property
     def catalog(self) -> Catalog:
@@ -199,7 +199,9 @@ class ChatModelSource(Protocol):
         """Return the clock of a new run."""
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """Return a chat model for one invocation; ``limits`` replaces fields of its catalog entry, such as ``max_tokens``."""
+        """Return a chat model for one execution of a stage; ``limits`` replaces fields of the model's catalog entry, such
+        as ``max_tokens``.
+        """
 
 
 class BesideService(Protocol):
@@ -216,7 +218,7 @@ class BesideService(Protocol):
         """Record feedback, a score in [0, 1], on the answer of the request named ``run``; ignore it for an unknown request."""
 
     def write(self, call: Mapping[str, Any]) -> None:
-        """Record a call that a gateway has passed on. Never raises."""
+        """Record a call that a gateway has forwarded to a model. Never raises."""
 
     def close(self) -> bool:
         """Stop, and write pending records; return False if some records are lost. Idempotent."""
@@ -276,14 +278,13 @@ Choice: TypeAlias = "str | Mapping[str, str]"
 class RequestPath(NamedTuple):
     """One request and the models of its invocations, to be executed by the profiler.
 
-    Execution ends when the stop rule fires or the path ends; only invocations without a row are paid. On a branching template
-    the request decides which stage comes next, and the path has a model for that stage. It ends at a stage without a model,
-    or if the stage does not allow the model.
+    Execution ends when the stop rule fires or the path ends. Only invocations without a stored result are executed and paid
+    for. If the template has branches, the request decides which stage comes next, and the path has a model for each stage.
+    Execution also ends at a stage for which the path has no model, or no allowed model.
 
-    ``goes_on``: execute the path to its end even if the workflow's own check passes an earlier answer; no effect under
-    the oracle's rule. ``probability``: the probability of buying the path's last invocation, given what was known when
-    it was proposed; None if the sampler does not know the probability. All rows bought along the path carry the same
-    value.
+    ``goes_on``: execute the path to its end even if the workflow's own check passes an earlier answer; no effect under the
+    oracle's rule. ``probability``: the probability with which the sampler chose to execute the path's last invocation; None
+    if the sampler does not know it. All results bought along the path get this value.
     """
 
     request_id: str
@@ -304,7 +305,7 @@ class Sampler(Protocol):
 
         Args:
             round_: the number of the round, from 0.
-            observations: the rows along the paths of all earlier rounds, each once, in order.
+            observations: the results along the paths of all earlier rounds, each once, in order.
 
         Returns:
             The paths, possibly endless. An empty round ends the profile.
@@ -313,7 +314,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineDelay:
-    """Additional seconds of a call on an engine under the current load; ``is_stale`` means that the report is old."""
+    """How many seconds longer a call on an engine takes under the current load; ``is_stale`` means that the report is old."""
 
     extra_s: float
     is_stale: bool = False
@@ -323,14 +324,14 @@ class LoadMonitor(Protocol):
     """The current load of the engines. Methods never block; they use the latest known figures."""
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """Return the delay by engine; unknown and removed engines are left out."""
+        """Return the current delay of each engine, keyed by the engine's name; unknown and removed engines are left out."""
 
     def dispatched(self, engine: str) -> None:
-        """Record that an invocation was sent to the engine."""
+        """Record that a call was sent to the engine."""
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Record that an invocation ended and took ``excess_s`` seconds longer than at zero load; ``excess_s`` is None
-        if the invocation failed or the time is unknown.
+        """Record that a call ended and took ``excess_s`` seconds longer than at zero load; ``excess_s`` is None if the call
+        failed or the time is unknown.
         """
 
 
@@ -363,7 +364,7 @@ class Vine(Protocol):
         """Return a function for a conditional edge. It returns ``fn``'s choice, or ``end`` if the policy or a loop limit ends
         the request.
 
-        See :meth:`vinelm.VineLM.route` for the arguments: the targets, and a loop's start and bound.
+        See :meth:`vinelm.VineLM.route` for the arguments.
         """
 
     def tool(
@@ -375,16 +376,17 @@ class Vine(Protocol):
         cost_usd: float = 0.0,
         ttl_s: float | None = None,
     ) -> Any:
-        """Return a LangChain tool that carries this declaration of its effects; while profiling, its calls are not prefetched.
+        """Return ``fn`` as a LangChain tool with this declaration of its effects. While profiling, its calls are not
+        prefetched.
 
         See :meth:`vinelm.VineLM.tool` for the arguments.
         """
 
     @property
     def finish(self) -> Callable[..., Any]:
-        """A graph node for a request's end: it writes an earlier answer if the policy trusts that answer more than the last
-        one.
+        """The graph node for the end of a request. If the policy trusts an earlier answer more than the last one, the node
+        restores the earlier answer.
         """
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> Any:
-        """Return a chat model whose calls are invocations of ``stage``, or of the calling node."""
+        """Return a chat model whose calls count as executions of ``stage``; None takes the graph node that calls it."""

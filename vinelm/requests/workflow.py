@@ -1,4 +1,4 @@
-"""Workflows: a graph with configurable stages, a dataset of labelled requests, and a scorer."""
+"""Workflows. A workflow is an application's graph with its stages, a dataset of labelled requests, and a scorer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class Request:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def has(self, keys: Iterable[str]) -> bool:
-        """Return whether the request's row has a value for each of these keys; None, NaN and blank text are not values."""
+        """Return whether the request's row has a value for each of these keys; None, NaN and blank text do not count as
+        values.
+        """
         return not any(_is_empty(self.data.get(key)) for key in keys)
 
 
@@ -61,7 +63,7 @@ class Workflow:
             function of the inputs, sync or async, that calls ``vine.chat_model`` and returns the state as a dict.
         requests: The requests: at least one, with unique ids.
         score: ``score(request, state)`` returns whether the answer in the final state is correct, or a number in [0, 1]:
-            accuracies are then mean scores, and the stop rule cannot be the oracle. It must not spend money or depend on
+            accuracies are then mean scores, and the stop rule cannot be ``"oracle"``. It must not spend money or depend on
             time. For requests without labels: ``vinelm.as_today`` or :func:`~vinelm.judging.llm_judge`.
         inputs: ``inputs(request)`` returns the graph's input; None takes the row without ``labels``.
         labels: Keys of a row that the graph must not see.
@@ -164,12 +166,12 @@ class Workflow:
 
     @property
     def dataset_digest(self) -> str:
-        """A hash of all rows, in order."""
+        """A hash of all rows of the dataset, in their order."""
         return hashlib.sha256("".join(request.digest() for request in self.requests).encode()).hexdigest()
 
 
 def _is_nan(value: Any) -> bool:
-    """Return whether a value differs from itself, as NaN and NaT of any library do."""
+    """Return whether a value is NaN, NaT or NA, of any library."""
     try:
         return bool(value != value)  # noqa: PLR0124 - that is the test
     except (TypeError, ValueError):  # an array, or pandas' NA, which is a missing value
@@ -177,13 +179,13 @@ def _is_nan(value: Any) -> bool:
 
 
 class AnswerWriter(Protocol):
-    """Writes correct and wrong answers for a simulated model. The workflow's scorer scores them like other answers."""
+    """Writes the correct and wrong answers of simulated models. The workflow's scorer scores them like other answers."""
 
     kinds: Sequence[str]
     """The kinds of error that :meth:`wrong` can make."""
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return how much of each skill the request demands, by skill, in [0, 1]."""
+        """Return how much of each skill the request demands, in [0, 1], keyed by the skill's name."""
 
     def right(self, request: Request, rng: random.Random) -> str:
         """Return a correct answer, in the form that a stage expects."""
@@ -194,9 +196,9 @@ class AnswerWriter(Protocol):
 
 @runtime_checkable
 class ShowsErrors(Protocol):
-    """An :class:`AnswerWriter` that declares in ``visible_kinds`` which kinds of wrong answers the workflow notices.
+    """An :class:`AnswerWriter` that declares which kinds of wrong answers the workflow notices: ``visible_kinds``.
 
-    For other writers these are errors of executed queries.
+    For other writers, the workflow notices errors of executed queries.
     """
 
     visible_kinds: frozenset[str]
@@ -212,8 +214,8 @@ class StageWriter(AnswerWriter, Protocol):
 
 @runtime_checkable
 class StagedWriter(Protocol):
-    """An :class:`AnswerWriter` for workflows whose stages write different kinds of text; the methods of
-    :class:`AnswerWriter` write the final answer.
+    """An :class:`AnswerWriter` for workflows whose stages write different kinds of text; its own methods ``right`` and
+    ``wrong`` write the final answer.
     """
 
     def at(self, stage: str) -> StageWriter:

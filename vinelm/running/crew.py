@@ -1,4 +1,4 @@
-"""Threads that run jobs: verifications, evaluations and recordings of served requests, and batches."""
+"""Threads that run jobs, such as the requests of a verification, an evaluation or a batch."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Crew(Generic[Job]):
     Attributes:
         changed: The condition that guards the fields below and the fields of the job source; notified when the threads should
             stop.
-        is_stopping: Whether the threads begin no more jobs.
-        is_left: Whether running jobs are left behind: :meth:`work` then returns without waiting for them.
+        is_stopping: True if the threads begin no more jobs.
+        is_left: True if :meth:`work` returns without waiting for running jobs.
         error: The first error of a job.
         failed_at_s: When that error occurred, in monotonic seconds.
 
     Args:
-        take: Returns the next job, or None if there is none or no more should begin; several threads call it.
+        take: Returns the next job; None if no job is left or none should begin. Called by several threads.
         run: Runs a job. An exception ends the work of the other threads, too.
         size: The maximum number of jobs that run at the same time, >= 1.
         name: Name of the threads.
@@ -53,7 +53,7 @@ class Crew(Generic[Job]):
         self._under_way: list[Future[None]] = []
 
     def work(self, on_tick: Callable[[], None] = lambda: None) -> None:
-        """Run jobs until none is left. It always waits for jobs in progress, except after a second Ctrl-C.
+        """Run jobs until none is left, and return when all have ended. Only a second Ctrl-C ends the wait for running jobs.
 
         Args:
             on_tick: Called from time to time, by the calling thread.
@@ -74,7 +74,7 @@ class Crew(Generic[Job]):
             raise self.error
 
     def stop(self, *, leave: bool = False) -> None:
-        """Start no more jobs; with ``leave``, do not wait for running jobs."""
+        """Start no more jobs; if ``leave``, :meth:`work` does not wait for running jobs."""
         with self.changed:
             self.is_stopping = True
             self.is_left = self.is_left or leave

@@ -1,4 +1,4 @@
-"""Serves requests and calls on nodes of a Ray cluster, with reservations made in this process."""
+"""Serves requests and calls on nodes of a Ray cluster; money for them is reserved in this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from vinelm.rows.observation import Usage
 
 
 def executed_on(worker: ClusterWorker, job: RequestJob, guard: CallGuard) -> Any:
-    """Return the result of a job that runs on a cluster node; ``guard`` authorizes calls that may cost more than reserved.
+    """Return the result of a job that runs on a cluster node; ``guard`` authorizes calls that may cost more than was
+    reserved for the job.
 
     If the node dies, the job is charged at the reserved amount and run again on another node.
 
@@ -28,7 +29,7 @@ def executed_on(worker: ClusterWorker, job: RequestJob, guard: CallGuard) -> Any
 
 
 class _Reserved:
-    """The amount, in dollars, that this process's guard has reserved for a request's calls on cluster nodes."""
+    """Keeps the amount, in dollars, that this process has reserved for a request's calls on cluster nodes."""
 
     def __init__(self, guard: CallGuard) -> None:
         self._guard, self._permits = guard, list[CallPermit]()

@@ -39,7 +39,7 @@ class Server(Protocol):
     """Serves whole requests on the calling thread, by the application in this process or the nodes of a cluster."""
 
     def serve(self, request: Request, plan: Any, guard: CallGuard) -> Any:
-        """Return a request's result under a plan; the guard authorizes every call.
+        """Serve a request under a plan and return the result; ``guard`` authorizes every call.
 
         The types of plan and result depend on the command; both can be pickled.
         """
@@ -56,13 +56,14 @@ class ServingApplication(Server, Protocol):
 
     @property
     def vines(self) -> tuple[VineLM, ...]:
-        """The ``VineLM`` objects that make the policies; all have the same models."""
+        """The ``VineLM`` objects that create the policies for the requests; all have the same models."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeWorkerMaker:
-    """Creates a node's worker in the run's folder. Since it is sent to the nodes, it holds no API key.
+    """Creates, on a node of the cluster, the object that serves requests there (the worker). It is sent to the nodes, so it
+    holds no API key.
 
     Args:
         make: Makes the application from a workflow, a trie, models and backends, in the same way as in this process.
@@ -71,8 +72,8 @@ class NodeWorkerMaker:
         dataset: The path of the requests; None takes the requests of the workflow.
         columns: Columns of the data set.
         digest: Digest of the application's data set.
-        parts: Digests of the workflow's parts (such as its template), by the part's name, to detect a node with another
-            version.
+        parts: Digests of the workflow's parts (such as its template), keyed by the part's name, to detect a node with
+            another version.
         trie: The file of the trie.
         catalog: The models, as plain JSON.
         folder: The folder of the catalog's file, whose ``.env`` holds API keys; None if the catalog is not from a file.
@@ -92,7 +93,7 @@ class NodeWorkerMaker:
     seed: int
 
     def __call__(self, rate_limiters: Mapping[str, RateLimiter]) -> NodeWorker:
-        """Return the node's worker, whose calls keep within these rate limits, given by model.
+        """Return the node's worker, whose calls keep within the rate limits of each model.
 
         Raises:
             WorkflowError: The workflow does not load on the node, or differs from the workflow in this process.
@@ -129,7 +130,9 @@ class NodeWorker:
         self._requests = {request.id: request for request in app.workflow.requests}
 
     def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
-        """Serve a request under its plan; call ``top_up`` for permission before a call that may cost more than reserved."""
+        """Serve a request under its plan, and return its result with its cost. Before a call that may cost more than
+        reserved, ``top_up`` is called for permission.
+        """
         budget = UnitBudget(job.upper_usd, top_up)
         try:
             served = self._app.serve(self._requests[job.request_id], job.plan, budget)
@@ -148,7 +151,7 @@ class Nodes:
     worker: ClusterWorker
 
     def serve(self, request: Request, plan: Any, guard: CallGuard) -> Any:
-        """Return a request's result under a plan, as described at :meth:`Server.serve`.
+        """Serve a request under a plan and return the result, as described at :meth:`Server.serve`.
 
         Raises:
             WorkerDied: No node is left, or each node that was tried has died.
@@ -167,7 +170,8 @@ def serving(
     models: Any,
     **source: Any,
 ) -> Iterator[Server]:
-    """Let the application, or the nodes of a cluster, serve requests inside the block.
+    """Yield, for a ``with`` block, the object that serves requests: the application in this process, or the nodes of a
+    cluster.
 
     Args:
         app: The application in this process, which keeps the rate limits of all nodes.

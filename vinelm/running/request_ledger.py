@@ -28,16 +28,17 @@ _FADING = 0.99  # decay of the largest bound per request, so that one long promp
 
 
 class RequestLedger:
-    """Serves requests within a budget, and stores their results with their price. Thread-safe; one process at a time.
+    """Serves requests within a budget, and stores their results with their costs. Thread-safe; one process at a time.
 
-    If the budget has no room for a call while other requests are in progress, the call waits until one of them ends, since
-    reservations usually exceed the real cost.
+    Before each call, its maximum cost is reserved. If the budget has no room for this, the call waits until another request
+    ends, whose real cost is usually lower than reserved.
 
     Args:
-        store: The store, locked by the caller. Calls that an interrupted run left open are charged at their maximum cost.
+        store: The store; the caller holds its lock. Calls that an interrupted run left open are charged at their maximum
+            cost.
         budget_usd: The maximum cost of all requests of the store, in dollars; None sets no limit.
-        batches: The store's batches, if calls use them. A request that is served again fetches what it has bought, and its new
-            entry replaces the entry left open by an interrupted run.
+        batches: The store's batches, if calls use them. A request that is served again fetches the answers that it has paid
+            for, and its new entry replaces the entry that an interrupted run left open.
     """
 
     def __init__(self, store: ObservationStore, budget_usd: float | None, batches: BatchRecords | None = None) -> None:
@@ -59,7 +60,9 @@ class RequestLedger:
 
     @property
     def reserved_usd(self) -> float:
-        """The maximum cost of the calls of requests in progress, in dollars; excludes reservations for later requests."""
+        """The sum, in dollars, of the maximum costs of the calls that requests in progress need; excludes reservations for
+        later requests.
+        """
         return self._needed_usd
 
     @property
@@ -69,7 +72,7 @@ class RequestLedger:
 
     @property
     def used(self) -> float:
-        """The part of the budget that is spent or reserved, in [0, 1]; 0 without a limit."""
+        """The fraction of the budget that is spent or reserved, in [0, 1]; 0 without a limit."""
         budget_usd = self._ledger.limits.budget_usd
         return 0.0 if budget_usd is None else min(self.committed_usd / max(budget_usd, 1e-300), 1.0)
 
@@ -77,9 +80,9 @@ class RequestLedger:
     def ahead(self, left: Callable[[], int]) -> Iterator[None]:
         """Inside the block, store each request's answer and a reservation for the next request in one transaction.
 
-        The next request to begin makes its calls under this ledger entry, which gets that request's name when the request ends.
-        The reservation is the largest recent maximum cost of a request; a more expensive call raises it. A process that dies
-        leaves no more open entries than it had requests in progress.
+        The reservation is a ledger entry that the next request to begin uses for its calls; the entry gets that request's
+        name when the request ends. The reserved amount is the largest recent maximum cost of a request, and is raised for a
+        more expensive call. A process that dies leaves at most as many open entries as it had requests in progress.
 
         Args:
             left: Returns the number of requests that have not begun.
@@ -93,8 +96,10 @@ class RequestLedger:
                 self._release()
 
     def paying(self, name: str, **batched: Any) -> Paying:
-        """Return the account, for :meth:`serve`, of the request ``name``, which is served again whenever a batch has answered
-        its calls.
+        """Return the account of the request ``name``, to be passed to :meth:`serve`, for a request whose calls are made in
+        batches.
+
+        Such a request is served again whenever a batch has answered its calls.
 
         ``batched`` has further arguments of :class:`Paying`.
         """
@@ -107,15 +112,17 @@ class RequestLedger:
         keep: Callable[[int, Result], None],
         paying: Paying | None = None,
     ) -> Result | None:
-        """Return the result of ``answer`` once it is stored; None if the budget refused a call (earlier calls still count).
+        """Serve a request, store its result and return it; None if the budget refused a call (earlier calls are still
+        charged).
 
         Args:
             name: The request's name in the store's ledger.
-            answer: Serves the request; every call asks the guard, which stores the call's maximum cost before the call.
+            answer: Serves the request and returns its result. Before every call, it asks the given budget, which stores the
+                call's maximum cost.
             keep: Writes the result, given the request's entry in the ledger, in the transaction that records the request's
                 cost.
-            paying: The account of a request that is served again from its start, after ``answer`` raised something other than
-                an ``Exception``: its reservation stays until the request has ended.
+            paying: The account of a request that may be served in several attempts. If ``answer`` raises something other
+                than an ``Exception``, the reservation stays for the next attempt. None makes a new account.
 
         Raises:
             StoreError: The store failed.
@@ -175,9 +182,11 @@ class RequestLedger:
         return None if is_refused else request
 
     def _require_held(self, paying: Paying) -> None:
-        """Raise :class:`StoreError` before a call if this run's lock on the store was lost, since another run may write to it.
+        """Raise :class:`StoreError` if this run has lost its lock on the store, since another run may then write to the
+        store.
 
-        A call within its reservation writes nothing to the store, so it would not notice this otherwise.
+        This is checked before a call, because a call within its reservation writes nothing to the store and would not
+        notice the loss.
         """
         try:
             self._store.database.require_held()
@@ -236,7 +245,8 @@ class RequestLedger:
         return True
 
     def give_back(self, paying: Paying, owed_usd: float) -> None:
-        """Lower a postponed request's reservation to ``owed_usd`` on disk, to make room in the budget for other requests.
+        """Lower the stored reservation of a postponed request to ``owed_usd``, to make room in the budget for other
+        requests.
 
         ``owed_usd`` is what its calls so far have cost or may still cost, in dollars; nothing changes if less is reserved.
         """
@@ -258,7 +268,7 @@ class RequestLedger:
             paying.needed_usd = max(upper_usd, paying.needed_usd)
 
     def keep(self, paying: Paying) -> None:
-        """Mark a request on disk as one whose calls are no longer all in batches, so that its cost stays charged.
+        """Record in the store that not all calls of a request were made in batches, so that its cost stays charged.
 
         A later run cannot fetch calls that were made directly; it would have to pay for them again.
         """
@@ -269,9 +279,9 @@ class RequestLedger:
             self._commits.run(partial(self._batches.keep, paying.reservation.entry))
 
     def _waits(self, ended: int) -> bool:
-        """Wait until the number of ended requests differs from ``ended``, and return True.
+        """Wait until more than ``ended`` requests have ended, and return True.
 
-        Return False, without waiting, if the number is still ``ended`` and all other requests in progress wait, too.
+        Return False, without waiting, if this is not the case yet and all other requests in progress wait, too.
         """
         with self._changed:
             self._waiting += 1
@@ -289,10 +299,10 @@ def _nothing() -> None:
 
 
 class Paying:
-    """A request in progress: its ledger entry, which is made before its first call, and any failure of the store.
+    """The account of a request in progress: its reservation in the ledger, and any failure of the store.
 
     Args:
-        ledger: The ledger that the request's calls are paid from.
+        ledger: The ledger in which the request's calls are charged.
         name: The request's name in the store's ledger.
         is_batched: Whether all calls of the request so far were made in batches (cheaper jobs of a provider), so that a later
             run can fetch them.

@@ -1,4 +1,4 @@
-"""Serving for evaluation: the LangGraph application answers labelled requests under a policy, and is scored."""
+"""Serves labelled requests for an evaluation: the application answers them under a policy, and the answers are scored."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ def serve(
     policy: Policy,
     objective: Objective | None = None,
 ) -> ServedRequest:
-    """Invoke the compiled application on one request and score its answer. Spends money with real models.
+    """Invoke the compiled application on one request, score its answer, and return both with the cost. Spends money with
+    real models.
 
-    A failed call, an exception in the application's own code, or a ``sys.exit()`` there is not raised: the request counts as
-    failed; see :func:`vinelm.errors.is_of_code`.
+    A failed call, an exception in the application's own code, or a ``sys.exit()`` there is not raised. Instead, the request
+    counts as failed; see :func:`vinelm.errors.is_of_code`.
 
     Args:
         workflow: The workflow, for the graph's input and the scorer.
         vine: The adapter that the application was built with.
-        app: The application: a compiled graph, with async nodes, a checkpointer or interrupts too, an entrypoint or a function.
+        app: The application: a compiled graph (which may have async nodes, a checkpointer or interrupts), an entrypoint or
+            a function.
         request: The labelled request.
         policy: A new policy or session, which serves this request only.
         objective: The policy's objective; None if it has none.
@@ -91,15 +93,18 @@ def measured(policy: Policy) -> dict[str, Any]:
 
 
 def judge_of(workflow: Workflow, request: Request) -> Any:
-    """Return a function that checks an answer in a graph state against this request's label, for the stop rule "oracle"."""
+    """Return a function of a graph state that returns whether the answer in the state is right by the request's label.
+
+    The stop rule "oracle" uses it.
+    """
     return lambda state: bool(workflow.score(request, state))
 
 
 class Purses:
-    """Finds the account that pays for each run of an adapter, by the run's policy; sets itself as the adapter's ``account_of``.
+    """Finds, by the policy of a run, the guard that authorizes the run's calls.
 
     Args:
-        adapter: The adapter, which uses this object for the account of every run from now on.
+        adapter: The adapter that runs the application; its ``account_of`` is set to this object.
     """
 
     def __init__(self, adapter: GraphAdapter) -> None:

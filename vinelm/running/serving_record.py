@@ -1,4 +1,4 @@
-"""The file that records a verification: each served request and its cost."""
+"""The file that records a verification or a recording of tool calls: each served request and its cost."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from vinelm.trie.outcomes import OUTCOME_ARRAYS
 
 @contextmanager
 def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float | None) -> Iterator[ServingRecord]:
-    """Lock the record of a verification or recording inside the block, and continue it if it was interrupted.
+    """Open the record of a verification or recording, locked inside the ``with`` block; an interrupted one is continued.
 
     Args:
-        path: The store, created if missing; None stores nothing, so an interrupted verification starts over.
+        path: The store, created if missing; None stores nothing, so that an interrupted run starts over.
         identity: The identity of what is served. Stores with another identity are refused.
         limit_usd: The maximum cost, in dollars, including interrupted runs; None sets no limit.
 
@@ -61,7 +61,7 @@ def opened_record(path: StoreAddress, identity: StoreIdentity) -> ObservationSto
 
 
 def _changed(found: StoreIdentity, wanted: StoreIdentity) -> str:
-    """Return the names of the parts in which two identities differ, separated by commas."""
+    """Return the names of the parts in which two stores' identities differ, separated by commas."""
     names = sorted({*found.fingerprint, *wanted.fingerprint})
     parts = [name for name in names if found.fingerprint.get(name) != wanted.fingerprint.get(name)]
     fields = ("workflow", "dataset_digest", "catalog", "template", "is_simulated")
@@ -75,7 +75,7 @@ class ServingTask(NamedTuple):
     Args:
         policy: The policy's name.
         request_id: The request.
-        answer: Serves the request; every call asks the guard, which stores the call's maximum cost before the call.
+        answer: Serves the request. Before every call, it asks the given guard, which stores the call's maximum cost.
         keep: Writes other facts about the request, in the transaction that stores the request.
     """
 
@@ -86,13 +86,14 @@ class ServingTask(NamedTuple):
 
 
 class ServingRecord:
-    """Serves requests within a verification's budget and stores them. One process at a time.
+    """Serves the requests of a verification within its budget, and stores their results. One process at a time.
 
     Attributes:
-        served: The served requests by (policy, request id); at first, the requests served by interrupted runs.
+        served: The served requests, keyed by (policy, request id); at first, those served by interrupted runs.
 
     Args:
-        store: The store, locked by the caller. Calls that an interrupted run left open are charged at their maximum cost.
+        store: The store; the caller holds its lock. Calls that an interrupted run left open are charged at their maximum
+            cost.
         limit_usd: The maximum cost of the verification, in dollars; None sets no limit.
     """
 
@@ -118,12 +119,13 @@ class ServingRecord:
         return self.spent_usd >= self._limit_usd
 
     def serve_all(self, tasks: Iterable[ServingTask], *, workers: int = 1, on_done: Callable[[int], None]) -> None:
-        """Serve the missing requests, in order and several at a time, until the budget refuses a call or is used up.
+        """Serve those of the requests that are not stored yet, in order and several at a time, until the budget refuses a
+        call or is used up.
 
         It always waits for requests in progress. A request with a refused call does not count.
 
         Args:
-            tasks: The tasks to serve; only one thread at a time advances an iterator.
+            tasks: The requests to serve. If it is an iterator, only one thread at a time advances it.
             workers: The maximum number of requests in progress at the same time, >= 1.
             on_done: Called with the number of stored requests whenever it grows, by the calling thread.
 
@@ -152,7 +154,9 @@ class ServingRecord:
         crew.work(tell)
 
     def serve(self, task: ServingTask) -> ServedRequest | None:
-        """Return the served request once it is stored; None, without counting the request, if the budget refused a call."""
+        """Serve a request, store it and return it; None if the budget refused a call, and the request then does not count
+        as served.
+        """
 
         def keep(entry: int, served: ServedRequest) -> None:
             self._kept.add(entry, task.policy, served)

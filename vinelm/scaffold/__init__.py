@@ -1,4 +1,6 @@
-"""Writes a new project for an application: a catalog and a workflow file, as complete as the graph allows."""
+"""Writes a new VineLM project for an application: a catalog of models and a workflow file, filled in from the application's
+graph.
+"""
 
 from vinelm.whole_imports import attach_stub
 

@@ -40,10 +40,11 @@ from vinelm.template import Template
 
 
 def tool_schemas(spec: str | None, folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the JSON schema of the arguments of each tool that the graph's nodes hold, by name; no node runs.
+    """Return the JSON schema of the arguments of each tool that the graph's nodes refer to, keyed by the tool's name; no
+    node runs.
 
     Args:
-        spec: See :func:`~vinelm.scaffold.target.find_target`.
+        spec: Names the graph; see :func:`~vinelm.scaffold.target.find_target`.
         folder: The working folder.
 
     Raises:
@@ -57,11 +58,12 @@ def tool_schemas(spec: str | None, folder: Path) -> dict[str, dict[str, Any]]:
 def models_today(
     stages: Collection[str], held: Mapping[str, HeldStages], calls: Sequence[ModelCall]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the models that each stage may run before VineLM chooses, as ``provider:model``; empty if unknown.
+    """Return the models that each stage may run in the current setup, as ``provider:model``, keyed by stage; empty if
+    unknown.
 
     Args:
         stages: The stages.
-        held: What the nodes of the graph hold, including LangChain's chat models.
+        held: The stages, models and functions found in each node of the graph, keyed by node.
         calls: The places in the source that create models.
     """
     found: dict[str, dict[str, None]] = {stage: {} for stage in stages}
@@ -95,7 +97,9 @@ model's."""
 
 
 def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[tuple[str, str], HeldStages]]:
-    """Yield each stage (also prefixed with surrounding nodes) and a node that runs it, including inner graphs."""
+    """Yield, for each stage of each node and of inner graphs, ((stage, stage after the names of surrounding nodes), what
+    was found in the node).
+    """
     for node, found in held.items():
         for stage in found.names | found.on_edges | ({node} if found.makes_some else set()):
             yield (stage, around + stage), found
@@ -104,7 +108,9 @@ def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[t
 
 
 def _made_in(code: CodeType, calls: Sequence[ModelCall]) -> Iterator[str | None]:
-    """Yield the name of each model that a function creates; None if the source does not name the model."""
+    """Yield, for each model that the function with this code creates, the model's name; None if the source does not name
+    it.
+    """
     lines = [line for _, _, line in code.co_lines() if line is not None]
     for call in calls:
         if call.path == Path(code.co_filename) and lines and code.co_firstlineno <= call.line <= max(lines):
@@ -126,25 +132,29 @@ class AppGraph:
         target: Where the graph, or the function, is.
         stages: The application's stages, in the order in which the nodes were added.
         nodes: All nodes of the graph; empty for a function.
-        template: Its stages, branches and loops as a template; None if the graph does not determine them.
+        template: The application's stages, branches and loops; None if the graph does not determine them.
         reason: Why there is no template; None if there is one.
-        calls: The places that create models without ``vine.around(...)``, so that VineLM does not choose them.
+        calls: The places in the source that create models without ``vine.around(...)``. VineLM cannot choose a model there
+            yet.
         today: The models that each stage may run in the current setup, as ``provider:model``; empty if neither source nor
             objects name them.
         input_keys: Keys of the state that an input may have.
         output_keys: Keys that the final state may have.
-        waiting: Nodes that wait for a person, and the code of an answer; see :func:`~vinelm.scaffold.interrupts.waiting_nodes`.
-        mentioned: Models named by strings in its source; empty if its calls and objects name all models.
-        read: Returns the template with a given number of turns of each unbounded loop, or why there is no template.
-        context: The class of its nodes' context (``context_schema``); None without one.
+        waiting: The code of an answer for each node that waits for a person, keyed by node; see
+            :func:`~vinelm.scaffold.interrupts.waiting_nodes`.
+        mentioned: Models named by strings in the source; empty if the calls that create models name all of them.
+        read: Returns (template, None) for a given number of turns of each unbounded loop, or (None, the reason why there is
+            no template).
+        context: The class of the nodes' context (``context_schema``); None without one.
         wants_store: Whether nodes use LangGraph's store although the graph is compiled without one (its server adds it).
         repeating: Nodes that may call a model several times in one execution.
         turns: The maximum number of turns of each loop without a bound, if the author has given it.
         structured: The fields of a LangChain agent's structured response (``response_format``); empty without one.
         calls_graphs: Nodes whose code calls another graph, inside of which no checkpoint can be resumed.
-        fields: The fields of input keys that are not plain values, as far as types and code show them.
-        forces_tools: Whether its code makes a model call a tool, so that an answer may be the arguments of a call.
-        writes_json: Whether its code writes JSON, so that an answer may be a field of a JSON object.
+        fields: The fields of the input's keys that are dicts or objects, keyed by the input's key, as far as types and code
+            show them.
+        forces_tools: Whether the code forces a model to call a tool, so that an answer may be the arguments of a tool call.
+        writes_json: Whether the code writes JSON, so that an answer may be a field of a JSON object.
     """
 
     target: Target
@@ -171,33 +181,36 @@ class AppGraph:
 
     @property
     def open_loops(self) -> bool:
-        """Whether a loop of the template has no bound, neither in the graph nor given by the author."""
+        """Whether some loop of the template lacks a bound: the graph has none, and the author has given none."""
         return self.template is not None and self.turns is None and self.read(FEW_TURNS) != self.read(FEW_TURNS + 1)
 
     def with_loops(self, times: int) -> AppGraph:
-        """Return the application with at most this number of turns for each loop without a bound."""
+        """Return a copy in which each loop without a bound has at most ``times`` turns."""
         template, reason = self.read(times)
         return replace(self, template=template, reason=reason, turns=times)
 
     def running_today(self, model: str) -> AppGraph:
-        """Return the application with this model (``provider:model``) as the current model of stages without a known model."""
+        """Return a copy in which ``model`` (``provider:model``) is the current model of each stage that does not have
+        exactly one known model.
+        """
         known = {stage: models if len(models) == 1 else (model,) for stage, models in self.today.items()}
         return replace(self, today={**dict.fromkeys(self.stages, (model,)), **known})
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that the application uses now, as ``provider:model``, as far as its source and objects name them."""
+        """The models that the application uses today, as ``provider:model``, as far as its source and objects name them."""
         named = [call.model for call in self.calls if call.model is not None]
         return tuple(dict.fromkeys([*named, *(model for models in self.today.values() for model in models), *self.mentioned]))
 
 
 def read_application(spec: str | None, folder: Path) -> AppGraph:
-    """Import the application that ``spec`` names and read its graph. No node runs and no model is called.
+    """Import the application that ``spec`` names, read its graph, and return what is known about it. No node runs and no
+    model is called.
 
     The only function of the application that is called is the one that makes the graph, if ``spec`` names it.
 
     Args:
-        spec: See :func:`~vinelm.scaffold.target.find_target`.
+        spec: Names the graph or function; see :func:`~vinelm.scaffold.target.find_target`.
         folder: The working folder.
 
     Raises:
@@ -249,13 +262,16 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
 
 
 def _mentioned(target: Target, calls: Sequence[ModelCall]) -> tuple[str, ...]:
-    """Return all models named in the source, if some call creates a model without naming it; else an empty tuple."""
+    """Return all models that strings in the source name, if some call creates a model without naming it; otherwise an empty
+    tuple.
+    """
     is_said = all(call.model is not None or call.endpoint is not None for call in calls)
     return () if is_said else mentioned_models(target.module, target.root)
 
 
 def _with_the_only_one(today: Mapping[str, tuple[str, ...]], mentioned: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    """Return each stage's current models; if the application names only one model, give it to stages without a known model.
+    """Return each stage's current models. If the application names only one model, that model is used for stages without a
+    known model.
 
     `vinelm check` compares this guess with the name that the stage's own model reports when it is called.
     """
@@ -268,7 +284,10 @@ def _unwrapped(places: Sequence[ModelCall]) -> tuple[ModelCall, ...]:
 
 
 def _of_code(target: Target) -> AppGraph:
-    """Return the facts about a function without a graph. Each model that it makes counts as a stage, in any order."""
+    """Return the facts about an application that is a function without a graph.
+
+    Each place where the function's module creates a model counts as a stage.
+    """
     calls = tuple(model_calls(target.module, target.root))
     if not calls:
         raise WorkflowError(
@@ -310,12 +329,12 @@ def _template(
     repeating: Mapping[str, bool],
     turns: int,
 ) -> _Read:
-    """Return (template, None) for the template that the graph implies, or (None, the reason why there is none).
+    """Return (template, None) if the graph determines its template, otherwise (None, the reason).
 
     Args:
         graph: The graph.
         vine: The object that wraps the graph's stages.
-        held: What the nodes hold.
+        held: The stages, models and functions found in each node, keyed by node.
         repeating: Nodes that may call a model several times in one execution.
         turns: The number of turns of each loop without a bound.
     """
@@ -344,7 +363,9 @@ def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str,
 
 
 def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, Fields]:
-    """Return the fields of an input's keys that are dicts or application objects, or lists of them."""
+    """Return the fields of those input keys whose values are dicts or objects of the application, or lists of them, keyed
+    by the input key.
+    """
     try:
         hints = get_type_hints(graph.builder.input_schema)
     except (NameError, TypeError, AttributeError):  # names that are only imported for type checkers
@@ -370,7 +391,7 @@ def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, He
 
 
 def _structured(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
-    """Return the fields of ``create_agent(response_format=...)``; empty without one."""
+    """Return the names of the fields of an agent's ``response_format``; empty if it has none."""
     for spec in graph.builder.nodes.values():
         function = held_attribute(spec.runnable, "func")
         if not inspect.isfunction(function):
@@ -393,6 +414,8 @@ def _codes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[CodeType]:
 
 
 def _keys(graph: CompiledStateGraph[Any, Any, Any, Any], schema: Any) -> tuple[str, ...]:
-    """Return the keys of one of the graph's schemas, without channels of VineLM and LangGraph, which begin with underscores."""
+    """Return the keys of one of the graph's schemas, without the keys of VineLM and LangGraph, which begin with
+    underscores.
+    """
     channels = graph.builder.schemas.get(schema, {})
     return tuple(key for key in channels if not key.startswith("_"))

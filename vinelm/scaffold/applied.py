@@ -26,7 +26,7 @@ def write_all(folder: Path, files: Mapping[Path, str]) -> None:
 
     Args:
         folder: the project's folder; it is created if it is missing.
-        files: Path to new text. A file that exists is replaced, and keeps its permissions.
+        files: The new text of each file, keyed by path. A file that exists is replaced, and keeps its permissions.
 
     Raises:
         ConfigError: A file is read-only, or cannot be written; then nothing has changed.
@@ -54,11 +54,12 @@ def contents(paths: Iterable[Path]) -> dict[Path, bytes | None]:
 
 
 def finish(folder: Path) -> list[Path]:
-    """Finish writing what a killed process began in a folder; return the files, empty if nothing was left.
+    """Complete the changes that a killed process began in a folder; return the written files, empty if there was nothing to
+    complete.
 
     Raises:
-        ConfigError: A file has been changed since, or cannot be written. Or the journal names a file outside of the project,
-            since anybody may have written a folder and its journal.
+        ConfigError: A file has been changed since, or cannot be written. Or the journal names a file outside of the
+            project; such a journal may be forged.
     """
     journal = folder / JOURNAL
     try:
@@ -85,7 +86,10 @@ def finish(folder: Path) -> list[Path]:
 
 
 def _require_of_project(path: Path, folder: Path, journal: Path) -> None:
-    """Raise :class:`ConfigError` unless ``path`` is code or settings, in the project or the working folder."""
+    """Raise :class:`ConfigError` unless ``path`` is a code or settings file in the project's folder or the working folder.
+
+    ``journal`` is the file that names ``path``.
+    """
     real = path.resolve()
     roots = [root.resolve() for root in (folder, Path.cwd()) if real.is_relative_to(root.resolve())]
     if real.suffix not in WRITTEN or not any(
@@ -95,7 +99,7 @@ def _require_of_project(path: Path, folder: Path, journal: Path) -> None:
 
 
 def restore(before: Mapping[Path, bytes | None]) -> None:
-    """Restore the previous content of files; delete the files with None, which did not exist before."""
+    """Restore the previous content of each file, given by path; delete a file if its previous content is None."""
     for path, content in before.items():
         with suppress(OSError):
             if content is None:

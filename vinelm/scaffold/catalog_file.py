@@ -1,4 +1,4 @@
-"""The text of a catalog of models, ``models.toml``."""
+"""Writes the text of a catalog of models, ``models.toml``."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ price = { input = 3.0, output = 15.0, source = "simulated", as_of = 2026-11-20 }
 
 
 def chosen_models(choice: Iterable[str]) -> tuple[str, ...]:
-    """Return the models that a choice names, as ``provider:model``, without duplicates.
+    """Return the models that ``choice`` names, as ``provider:model``, without duplicates.
 
     Args:
-        choice: ``provider:model``, the name of a provider for some of its models, or ``simulated``.
+        choice: Names: ``provider:model`` for a model, a provider for a selection of its models, or ``simulated``.
 
     Raises:
         ConfigError: A name is not a provider, or ``simulated`` is not alone.
@@ -81,7 +81,9 @@ def chosen_models(choice: Iterable[str]) -> tuple[str, ...]:
 
 
 def bases_of(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return, by provider prefix, (URL, variable) of the server to which an environment variable redirects calls."""
+    """Return the servers to which environment variables redirect calls, as (URL, name of the variable), keyed by provider
+    prefix.
+    """
     found: dict[str, tuple[str, str]] = {}
     for prefix, names in _BASE_VARIABLES.items():
         given = [(environment[name], name) for name in names if environment.get(name)]
@@ -91,12 +93,12 @@ def bases_of(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 
 
 def catalog_text(models: Iterable[str], bases: Mapping[str, tuple[str, str]] = MappingProxyType({})) -> str:
-    """Return the text of a catalog with an entry for each ``provider:model``; ``simulated`` gives two simulated models.
+    """Return the text of a catalog with an entry for each ``provider:model``; the single name ``simulated`` gives two
+    simulated models.
 
     Args:
         models: The models.
-        bases: By provider prefix: (URL, variable) of the server to which calls are redirected, as :func:`bases_of` returns
-            them.
+        bases: The servers to which calls are redirected, as :func:`bases_of` returns them.
 
     Raises:
         ConfigError: A model has no known price, or there is no model.
@@ -111,7 +113,9 @@ def catalog_text(models: Iterable[str], bases: Mapping[str, tuple[str, str]] = M
 
 
 def entry_names(models: Iterable[str]) -> dict[str, str]:
-    """Return the name of each model's entry in :func:`catalog_text`, by ``provider:model``; empty for simulated models."""
+    """Return the name of each model's entry in the text of :func:`catalog_text`, keyed by ``provider:model``; empty for
+    simulated models.
+    """
     specs = tuple(models)
     if SIMULATED in specs or not specs:
         return {}

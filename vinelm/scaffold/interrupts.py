@@ -24,11 +24,11 @@ _INBOX = '[{"type": "accept" if one["config"].get("allow_accept") else "response
 
 
 def waiting_nodes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str | None]:
-    """Return the nodes that wait for a person (LangGraph's ``interrupt``), including those of subgraphs.
+    """Return the nodes that wait for a person's answer (LangGraph's ``interrupt``), including nodes of subgraphs.
 
     Returns:
-        For each node, a Python expression for an answer with which the graph is resumed, which may use the interrupt's payload
-            as ``value``; None if the source suggests no answer.
+        For each node, a Python expression for an answer with which the graph can be resumed; it may use the interrupt's
+            payload as ``value``. None if the source suggests no answer.
     """
     found: dict[str, str | None] = {}
     for node, spec in graph.builder.nodes.items():
@@ -54,8 +54,9 @@ def _functions(runnable: Any) -> Iterator[Any]:
 
 
 def _answer(tree: ast.AST) -> str | None:
-    """Return the code of an answer to a function's first ``interrupt``; None if the source does not show which answers the
-    function expects.
+    """Return a Python expression for an answer to the first ``interrupt`` in a function's syntax tree.
+
+    None if the source does not show which answers the function expects.
     """
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     called = next((node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == "interrupt"), None)
@@ -114,8 +115,9 @@ def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str |
 
 
 def _chosen(values: list[Any]) -> str:
-    """Return the code of the value that lets the application continue: one that means yes, else the first; a default without
-    values.
+    """Return, as Python code, the value that lets the application continue: one that means yes, otherwise the first.
+
+    If ``values`` is empty, return a default.
     """
     words = {str(value).casefold(): value for value in reversed(values)}
     best = next((words[word] for word in _YES if word in words), values[0] if values else _ON)
@@ -123,7 +125,7 @@ def _chosen(values: list[Any]) -> str:
 
 
 def _code(value: Any) -> str:
-    """Return the Python literal of a value, with double quotes as in the files that `init` writes."""
+    """Return the Python literal of a value, with double quotes, as in the files that ``vinelm init`` writes."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 

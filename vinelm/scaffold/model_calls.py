@@ -29,7 +29,8 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named
         path: The file.
         calls: The calls in this file.
         models_file: The path of the catalog, as written into the file.
-        is_named: Name the stages explicitly; needed for code without a graph, which has no node names.
+        is_named: Whether to pass the stage's name to ``vine.around``; needed for code without a graph, which has no node
+            names.
     """
     before = text = text_of(path)
     wanted = sorted(calls, key=lambda one: one.start, reverse=True)
@@ -43,8 +44,10 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named
 
 
 def _making_vine(path: Path, text: str, tree: ast.Module, first: int, made: str) -> str:
-    """Return the text with a sorted import of VineLM, and with ``made``, the code that creates a ``VineLM``, before the line
-    ``first``.
+    """Return a file's text with two additions before the line ``first``: an import of VineLM at its sorted place, and the
+    code ``made``.
+
+    ``made`` is the line that creates a ``VineLM``.
     """
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno < first]
     heads = imports or (tree.body[:1] if ast.get_docstring(tree) is not None else [])
@@ -69,7 +72,11 @@ _OURS = (2, 1, "vinelm")
 
 
 def _order(node: ast.Import | ast.ImportFrom, path: Path) -> tuple[int, int, str]:
-    """Return a sort key for imports: future, standard library, packages, own modules; in each group, plain imports first."""
+    """Return the sort key of an import: first ``__future__``, then the standard library, packages, and the application's
+    modules.
+
+    Within each group, ``import x`` comes before ``from x import y``.
+    """
     name = node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name
     top = name.partition(".")[0]
     is_own = any((folder / top).is_dir() or (folder / f"{top}.py").is_file() for folder in [*path.parents][:4])
@@ -88,7 +95,7 @@ def _parsed(text: str) -> str:
 
 
 def _vine_of(tree: ast.Module) -> tuple[str, bool]:
-    """Return the name of the module's VineLM, and whether the module already creates it; if not, an unused name."""
+    """Return (name of the module's ``VineLM`` variable, True); if the module creates none, (an unused name, False)."""
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
             maker, place = node.value.func, node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -135,7 +142,7 @@ class ModelCall:
         line: The line of the call, counted from 1.
         source: The text of the call.
         start: The position in the file where the call begins, in characters.
-        model: The model as ``provider:model``; None if the source does not name it, or names another server.
+        model: The model as ``provider:model``; None if the source does not name the model, or names another server.
         endpoint: The source of the argument that names a server, as in ``base_url="http://gpu-1:8000/v1"``; None without one.
         name: The variable that the model is assigned to, else the function that creates it.
         is_wrapped: Whether the call is wrapped in ``vine.around(...)`` already.
@@ -151,7 +158,9 @@ class ModelCall:
     is_wrapped: bool = False
 
     def replacement(self, *, is_named: bool = False, vine: str = "vine") -> str:
-        """Return the call wrapped by ``vine``, the VineLM's name; with ``is_named`` the wrapper names the stage."""
+        """Return the source of the call, wrapped in ``around`` of the variable ``vine``; if ``is_named``, it passes the
+        stage's name.
+        """
         stage = f', "{self.name}"' if is_named else ""
         return f"{vine}.around({self.source}{stage})"
 
@@ -165,7 +174,9 @@ def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
 
 
 def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
-    """Return the models named by strings in the application, such as defaults of settings, as ``provider:model``."""
+    """Return the models, as ``provider:model``, that strings in the application's source name, such as defaults of
+    settings.
+    """
     found: dict[str, None] = {}
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
         text = _readable(Path(one.__file__ or ""))
@@ -178,7 +189,7 @@ def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
 
 
 def sources(module: ModuleType, root: Path) -> Iterator[str]:
-    """Yield the source of each of the application's modules."""
+    """Yield the source of ``module`` and of each imported module of the application, whose files are below ``root``."""
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
         yield _readable(Path(one.__file__ or "")) or ""
 
@@ -260,7 +271,7 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
 
 
 def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether an expression is an argument of ``vine.around(...)``, or part of such an argument.
+    """Return whether a syntax node is an argument of ``vine.around(...)``, or part of such an argument.
 
     ``above`` has the parent of each syntax node.
     """
@@ -273,7 +284,7 @@ def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _gives_chat(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping[str, Any]) -> bool:
-    """Return whether a call of a library function creates a chat model that the module assigns to one of its names.
+    """Return whether a call of a library function creates a chat model that is assigned to a variable of the module.
 
     False for a function of the application: the call that creates the model is then found in that function's source.
 
@@ -294,7 +305,7 @@ def _gives_chat(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping
 
 
 def _configured(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> ast.AST:
-    """Return the call of ``configurable_fields`` on a new model; if there is none, ``made``, the call that makes the model."""
+    """Return the call of ``configurable_fields`` on the model that ``made`` creates; if there is none, return ``made``."""
     attribute = above.get(made)
     if isinstance(attribute, ast.Attribute) and attribute.attr == "configurable_fields":
         call = above.get(attribute)
@@ -318,7 +329,7 @@ def _name_of(node: ast.AST, above: Mapping[ast.AST, ast.AST]) -> str:
 
 
 def _is_theirs(maker: Any) -> bool:
-    """Return whether ``maker``, a class or a function of another package, creates a chat model; False for those of VineLM."""
+    """Return whether ``maker`` is a class or function that creates a chat model; False if it belongs to VineLM."""
     return makes_chat(maker) and not _is_ours(maker)
 
 
@@ -345,11 +356,11 @@ def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
 
 
 def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
-    """Return the strings below a syntax node that name a model and could be replaced by a chat model.
+    """Return the expressions in a call or dict that name a model by a string and could be replaced by a chat model.
 
-    These are arguments of agents and middlewares, and the values of ``"model"`` in the dict of a sub-agent. An argument counts
-    only if the called function's signature accepts a chat model for it; otherwise it may name an embedding model, or be a
-    setting.
+    These are arguments of calls that create agents and middlewares, and the values of ``"model"`` in the dict of a
+    sub-agent. An argument counts only if the called function's signature accepts a chat model for it; otherwise it may name
+    an embedding model, or be a setting.
     """
     if isinstance(node, ast.Call):
         maker = value_of(node.func, names)
@@ -365,7 +376,7 @@ def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
 
 
 def _chat_arguments(call: ast.Call, maker: Any) -> Iterator[ast.expr]:
-    """Yield the call's arguments that, by the called function's annotations, may be a chat model."""
+    """Yield those arguments of a call for which the called function ``maker`` accepts a chat model, by its annotations."""
     try:
         known = inspect.signature(maker).parameters
     except (TypeError, ValueError):  # not a Python function
@@ -379,7 +390,9 @@ def _chat_arguments(call: ast.Call, maker: Any) -> Iterator[ast.expr]:
 
 
 def _is_text(expression: ast.expr, names: dict[str, Any]) -> bool:
-    """Return whether an expression is known to be a string; environment variables are only known at run time."""
+    """Return whether an expression is known to be a string: a literal, an f-string, a constant in ``names``, or an
+    environment variable.
+    """
     of_environment = ast.unparse(expression).startswith(("os.environ", "os.getenv", "getenv("))
     return of_environment or isinstance(expression, ast.JoinedStr) or isinstance(_constant(expression, names), str)
 

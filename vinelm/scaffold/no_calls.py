@@ -1,4 +1,4 @@
-"""A block in which LangChain's models cannot be called: reading an application must not spend money."""
+"""A ``with`` block in which LangChain's models cannot be called: reading an application must not spend money."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Refusing(BaseCallbackHandler):
 
 
 def _here() -> str:
-    """Return the application's line that is being run, as `` (at app.py:7)``; empty if none is."""
+    """Return the line of the application's code that is running, as `` (at app.py:7)``; empty if there is none."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         if is_user_code(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename):

@@ -27,7 +27,7 @@ class GraphCode:
     """What the code of a function does with graphs.
 
     Attributes:
-        builds: Whether it, or a function of the application that it refers to, makes or returns a graph.
+        builds: Whether the function, or an application function that it refers to, makes or returns a graph.
         runs: Whether the function's own code invokes a graph, a chain or a model.
     """
 
@@ -36,7 +36,7 @@ class GraphCode:
 
 
 def graph_code(function: Callable[..., Any]) -> GraphCode:
-    """Return what a function does with graphs, according to its annotation and the names in its code."""
+    """Return whether a function makes or runs graphs, according to its return annotation and the names in its code."""
     plain = inspect.unwrap(getattr(function, "func", function))  # also of a partial
     plain = getattr(plain, "__func__", plain) if inspect.isroutine(plain) else type(plain).__call__
     if not isinstance(plain, FunctionType):
@@ -89,9 +89,10 @@ class CodeKeys:
     """The keys of a function's input and result, and the form of its input.
 
     Attributes:
-        inputs: Keys of the function's input: its parameters or, if it takes a single dict, the keys that it reads from it.
-        outputs: Keys of its result, as far as its source shows them.
-        takes_dict: Whether its only argument is a dict.
+        inputs: Keys of the function's input: its parameters or, if it takes a single dict, the keys that it reads from this
+            dict.
+        outputs: Keys of the function's result, as far as its source shows them.
+        takes_dict: Whether the function's only argument is a dict.
     """
 
     inputs: tuple[str, ...]
@@ -100,7 +101,9 @@ class CodeKeys:
 
 
 def code_keys(code: Any) -> CodeKeys:
-    """Return how a function, or an entrypoint of LangGraph's functional API, is called, without calling it."""
+    """Return the input keys and output keys of a function, or of an entrypoint of LangGraph's functional API, without
+    calling it.
+    """
     function = function_of(code)
     given = [
         p for p in inspect.signature(function).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
@@ -115,7 +118,7 @@ def code_keys(code: Any) -> CodeKeys:
 
 
 def function_of(code: Any) -> Callable[..., Any]:
-    """Return the function of an entrypoint; a function is returned unchanged."""
+    """Return the Python function inside a LangGraph entrypoint; a function is returned unchanged."""
     if not isinstance(code, Pregel):
         return code  # type: ignore[no-any-return]
     bound: Any = next(iter(code.nodes.values())).bound
@@ -143,7 +146,7 @@ def _is_dict(function: Callable[..., Any], name: str, tree: ast.AST) -> bool:
 
 
 def _read_of(tree: ast.AST, name: str) -> Iterator[str]:
-    """Yield the keys that are read from a dict: ``name["key"]`` and ``name.get("key")``."""
+    """Yield the keys that code reads from the dict ``name``, as in ``name["key"]`` and ``name.get("key")``."""
     for found in filter(None, map(_item, ast.walk(tree))):
         if isinstance(found[0], ast.Name) and found[0].id == name:
             yield found[1]
@@ -151,7 +154,7 @@ def _read_of(tree: ast.AST, name: str) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """The fields of a value in the state.
+    """The fields of a dict or object in a graph's state.
 
     Attributes:
         names: The fields that its type has, or that code reads from it.
@@ -165,8 +168,9 @@ class Fields:
 
 
 def fields_read(functions: Iterable[Callable[..., Any]], key: str) -> Fields:
-    """Return the fields that functions read from the value under ``key``, as in ``state["data"]["ticker"]``, also through a
-    variable, or in a function to which they pass the value.
+    """Return the fields that functions read from the value under ``key`` of the state, as in ``state["data"]["ticker"]``.
+
+    A field also counts if it is read through a variable, or in another function to which a function passes the value.
     """
     read, needed, written = dict[str, None](), dict[str, None](), set[str]()
     waiting = [(function, key, frozenset[str]()) for function in functions]
@@ -195,12 +199,13 @@ def fields_read(functions: Iterable[Callable[..., Any]], key: str) -> Fields:
 def _passed(
     call: ast.Call, function: Callable[..., Any], is_value: Callable[[ast.expr], bool]
 ) -> Iterator[tuple[FunctionType, frozenset[str]]]:
-    """Yield the application's function that a call runs, and its parameters to which the call passes the value, if any.
+    """Yield (called function, names of its parameters that get the value), if a call passes a certain value to an
+    application function.
 
     Args:
         call: The call.
         function: The function whose source contains the call.
-        is_value: Returns whether an expression is the value.
+        is_value: Returns whether an expression is the value in question.
     """
     found = getattr(function, "__globals__", {}).get(call.func.id) if isinstance(call.func, ast.Name) else None
     if not isinstance(found, FunctionType) or not is_user_code(found.__module__ or "", found.__code__.co_filename):

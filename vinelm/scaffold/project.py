@@ -1,4 +1,4 @@
-"""The files of a new project, and writing them."""
+"""Makes the files of a new VineLM project for an application, and writes them."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Project:
 
     @property
     def todos(self) -> list[tuple[int, str]]:
-        """The lines of the workflow file with work left to do, counted from 1, and the work to do in each line."""
+        """Pairs (line number in the workflow file, from 1; what the user still has to do there), for each ``TODO``."""
         lines = self.files[self.folder / WORKFLOW_FILE].splitlines()
         return [(number, line.partition(f"{TODO}: ")[2]) for number, line in enumerate(lines, start=1) if f"{TODO}: " in line]
 
     @property
     def next_commands(self) -> list[str]:
-        """The commands to run next, in :attr:`folder`."""
+        """The command lines that the user runs next, in :attr:`folder`."""
         line = f"workflow:workflow --models {MODELS_FILE}"
         budget = " --max-error 0.15" + ("" if self.is_simulated else " --budget-usd 5")
         return [f"vinelm check {line}", f"vinelm profile {line}{budget} --dry-run", f"vinelm profile {line}{budget}"]
@@ -92,7 +92,8 @@ def suggested_models(application: AppGraph) -> tuple[str, ...]:
 
 
 def models_for(application: AppGraph, folder: Path, named: str | None) -> tuple[str, ...]:
-    """Return the models to choose from: the named models, none if the folder has a catalog, or the suggested models.
+    """Return the models for a new catalog: the named models, otherwise the suggested ones; empty if the folder has a
+    catalog already.
 
     Args:
         application: The application.
@@ -187,15 +188,16 @@ MOST_SEQUENCES = 20_000
 
 
 def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
-    """Return the application with its template limited as :func:`within_reach` does; unchanged if it has no template."""
+    """Return the application with its template changed by :func:`within_reach`; unchanged if it has no template."""
     template = application.template
     return application if template is None else replace(application, template=within_reach(template, n_models))
 
 
 def within_reach(template: Template, n_models: int) -> Template:
-    """Return the template, changed if ``n_models`` models at each stage would allow too many sequences of models.
+    """Return the template, simplified if ``n_models`` models at each stage would give too many sequences of models.
 
-    Then each loop that states no limit merges histories with the same last choice (``memory=1``).
+    It is simplified by setting ``memory=1`` in each loop that states no limit: histories with the same last choice are then
+    merged.
     """
     models = tuple(str(number) for number in range(n_models))
     bound = replace(template, steps=mapped(template.steps, lambda stage: replace(stage, models=models, default=None)))
@@ -205,10 +207,10 @@ def within_reach(template: Template, n_models: int) -> Template:
 
 
 def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
-    """Return, by ``provider:model``, the name of the model's entry in the catalog ``file``; models with none or several are
-    left out.
+    """Return the name of each model's entry in the catalog ``file``, keyed by ``provider:model``; models with no entry or
+    several are left out.
 
-    None if all models of the catalog are simulated; empty if the catalog cannot be read.
+    None if all models of the catalog are simulated; an empty dict if the catalog cannot be read.
     """
     try:
         entries = read_catalog_file(file).models
@@ -221,7 +223,8 @@ def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
 
 
 def _today(application: AppGraph, names: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return each stage's current model by its catalog name, and a line for each stage for which there is no such name.
+    """Return two results: the catalog name of each stage's current model, keyed by stage; and a line of text for each stage
+    without such a name.
 
     The line has the stage and the models that it may run, if any are known; see :attr:`Project.asked`.
     """
@@ -242,8 +245,9 @@ def _relative(path: Path, folder: Path) -> Path:
 
 
 def _readable(target: Target) -> str:
-    """Return a name for the workflow: the last part of the module's name that is not common (such as ``app``), else its
-    folder's name.
+    """Return a name for the workflow: the last part of the module's name, without common words such as ``app``.
+
+    If nothing is left, it is the name of the module's folder.
     """
     parts = [part for part in target.module.__name__.split(".") if part not in _COMMON_NAMES]
     return re.sub(r"[^\w]+|_+", "-", parts[-1] if parts else target.root.name).strip("-") or "app"

@@ -1,4 +1,4 @@
-"""A graph and a file of inputs as a workflow whose requests can run, but are not scored."""
+"""Makes a workflow from a graph and a file of inputs. Its requests can run, but are not scored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.scaffold.application import read_application
 
 
 def graph_workflow(spec: str, folder: Path, requests: RequestSet) -> tuple[Workflow, VineLM | None]:
-    """Return the workflow, and the ``VineLM`` of the graph's module, which runs it; None if there is not exactly one.
+    """Return (workflow, the ``VineLM`` object in the graph's module); the object is None unless the module has exactly one.
 
     Args:
         spec: ``FILE.py:GRAPH``, as :func:`~vinelm.scaffold.target.find_target` takes it.
@@ -22,7 +22,8 @@ def graph_workflow(spec: str, folder: Path, requests: RequestSet) -> tuple[Workf
         requests: The rows, each of which is an input of the graph.
 
     Raises:
-        ConfigError: No graph is named, it is code without a graph, or it makes its own models, whose cost has no limit.
+        ConfigError: No graph is named, ``spec`` names code without a graph, or the code makes models that VineLM does not
+            wrap, so that their cost has no limit.
         WorkflowError: The graph cannot be imported or built, or no node of it calls a chat model.
     """
     app = read_application(spec, folder)

@@ -24,9 +24,9 @@ _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda
 
 
 def repeating_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Iterable[str]) -> dict[str, bool]:
-    """Return the nodes whose function may call a model more than once, each with whether it does so in a loop.
+    """Return a dict of the nodes whose function may call a model more than once; the value is True if it does so in a loop.
 
-    Unclear names count as calls.
+    A call counts as a model call if it is unclear what its name refers to.
 
     Args:
         graph: the graph.
@@ -47,7 +47,8 @@ class _Count:
     """Counts the maximum number of model calls in one execution of a function.
 
     Args:
-        within: the functions whose calls are being counted further out; they count as 0 here, so that recursion ends.
+        within: the functions that are already being counted, because they call this one; they count as 0, so that recursion
+            ends.
     """
 
     def __init__(self, within: frozenset[Any]) -> None:
@@ -90,7 +91,9 @@ class _Count:
         return count
 
     def _inside(self, node: ast.AST) -> int:
-        """Return the number of model calls in an expression, or in a statement without a block."""
+        """Return the number of model calls in an expression or simple statement; 0 for a statement with a block, such as
+        ``if``.
+        """
         if isinstance(node, ast.stmt) and hasattr(node, "body"):
             return 0
         factor = _LOOPED if isinstance(node, _SCOPES) else 1
@@ -109,7 +112,11 @@ class _Count:
         return 0 if name in self._prompts or (name in self._names and not holds_chat(self._names[name])) else 1
 
     def _made_prompts(self, node: ast.AST) -> Iterator[str]:
-        """Yield local names of prompt templates, which also have ``invoke``: ``prompt = PromptTemplate.from_template(..)``."""
+        """Yield the variables to which a statement assigns a prompt template, since a template's ``invoke`` is not a model
+        call.
+
+        For example ``prompt`` in ``prompt = PromptTemplate.from_template(..)``.
+        """
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             made = node.value.func
             kind = self._names.get(getattr(made.value if isinstance(made, ast.Attribute) else made, "id", ""))
@@ -118,7 +125,9 @@ class _Count:
 
 
 def _turns(body: Sequence[ast.stmt]) -> int:
-    """Return how often a loop runs if nothing fails: once if its body ends with return or break, because it only retries."""
+    """Return how many times model calls in a loop's body count: once if the body ends with return or break (a retry),
+    otherwise many times.
+    """
     last = body[-1]
     if isinstance(last, ast.Try):
         return _turns(last.orelse or last.body)

@@ -28,18 +28,19 @@ class RequestKeys:
     """How the columns of a dataset map to keys of the state.
 
     Attributes:
-        inputs: (key of the state, column) of each input.
+        inputs: Pairs (key of the state, column that fills it).
         labels: The columns with the right answer; empty without one.
         answer: The key of the state that holds the answer; None if no key has a typical name.
-        shared: The label columns, if there are several and the final state has a key of the same name for each; else empty.
-        is_sure: Whether the names of columns and keys agree; otherwise the pairs were guessed.
+        shared: The label columns, if there are several and each has a key of the same name in the final state; otherwise
+            empty.
+        is_sure: Whether the pairs in ``inputs`` follow from names that agree; otherwise they were guessed.
         is_json: Whether the first label is a JSON object or list, so that right answers are equal to it as JSON.
-        unlabelled: Whether some or all requests have no label. Their reference is the answer of the current setup.
+        unlabelled: Whether some or all requests have no label, so that their answers are compared with the current setup's.
         field: The field of the structured response that is the answer; None if the answer is not such a response.
-        fields: If inputs are dicts or objects: for each column that fills a field of one, the field's name.
+        fields: If inputs are dicts or objects: the name of the field that a column fills, keyed by column.
         lists: The input keys whose value is a list of such dicts or objects.
-        missing: The fields of such inputs that the code reads but no column provides, as text: ``model of task`` (field of
-            key).
+        missing: The fields of such inputs that the code reads but no column provides, as texts such as ``model of task``
+            (the field ``model`` of the key ``task``).
         is_read: Whether it is known which key or field holds the answer; otherwise ``answer`` and ``field`` are the most
             likely.
     """
@@ -59,7 +60,7 @@ class RequestKeys:
 
     @property
     def label(self) -> str | None:
-        """The first of the labels; None without one."""
+        """The first of the label columns; None if there is none."""
         return self.labels[0] if self.labels else None
 
 
@@ -72,7 +73,7 @@ def request_keys(
     structured: Sequence[str] = (),
     fields: Mapping[str, Fields] | None = None,
 ) -> RequestKeys:
-    """Match the columns of a dataset with the input keys and the answer keys of a graph's state.
+    """Return how the columns of a dataset match the input keys and the answer keys of a graph's state.
 
     Args:
         input_keys: Keys of the state that an input may have.
@@ -134,13 +135,13 @@ def _hidden(dataset: RequestSet | None) -> tuple[str, ...]:
 
 
 def label_of(dataset: RequestSet) -> str | None:
-    """Return the column whose name says that it holds the right answer; None if there is none."""
+    """Return the column that holds the right answer, according to its name; None if no column has a typical name."""
     columns = {key for one in dataset.requests for key in one.data}
     return next((name for name in (*dataset.labels, *_LABELS) if name in columns), None)
 
 
 def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Return pairs (key, column), and whether their names determine which column fills which key; otherwise the pairs are
+    """Return the pairs (key, column that fills it), and whether the names determine these pairs; otherwise they are
     guessed.
 
     ``is_known`` is whether a dataset is given.
@@ -163,7 +164,7 @@ class _Inside:
 
     Attributes:
         pairs: (key, column) for each column that fills a field.
-        fields: The field that each column fills, by column.
+        fields: The field that each column fills, keyed by column.
         missing: The fields that the code needs and no column fills, as text: ``field of key``.
         is_same: Whether the columns have exactly the fields' names.
     """
@@ -175,9 +176,10 @@ class _Inside:
 
 
 def _inside(fields: Mapping[str, Fields], columns: Sequence[str]) -> _Inside | None:
-    """Return how columns fill fields; None if no column does.
+    """Return how columns fill the fields of input keys; None if no column fills any field.
 
-    A column fills the field of the same name. Only if there is no such column, ``task_model`` fills the field ``model``.
+    A column fills the field of the same name. If no column has a field's name, a column also fills the field with which its
+    name ends: ``task_model`` fills ``model``.
 
     Args:
         fields: The fields of each input key.
@@ -202,7 +204,10 @@ def _inside(fields: Mapping[str, Fields], columns: Sequence[str]) -> _Inside | N
 
 
 def _answer(keys: Sequence[str], labels: Sequence[str]) -> str | None:
-    """Return the key with the name of a label, or the only one that has a label's name as a part, or a typical name."""
+    """Return the key of the state that holds the answer, according to its name; None if no key has such a name.
+
+    First come keys named like a label, then the only key that contains a label's name, then typical names.
+    """
     alike = [key for key in keys if any(f"_{label}_" in f"_{key}_" for label in labels)]
     wanted = (*labels, *(alike if len(alike) == 1 else ()), *_ANSWERED, MESSAGES)
     return next((name for name in wanted if name in keys), None)

@@ -1,4 +1,4 @@
-"""The graph of a project: how it is found, imported and built."""
+"""Finds, imports and builds the graph of an application."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Target:
         root: The folder from which the module is imported.
         value: The graph, or the function that makes it or runs without one.
         kind: How to get the graph from ``value``, such as ``"maker"`` for a function that returns it; see :data:`Kind`.
-        rest: The code after the name that leads to ``value``: ``.graph`` if an object holds the graph; else empty.
+        rest: Code that follows the object's name, such as ``.graph`` if the object holds the graph in an attribute;
+            otherwise empty.
     """
 
     module: ModuleType
@@ -58,19 +59,20 @@ class Target:
 
     @property
     def spec(self) -> str:
-        """The target's name in messages."""
+        """The target as ``MODULE:ATTRIBUTE``, for messages."""
         return f"{self.module.__name__}:{self.attribute}{self.rest}"
 
     @property
     def is_code(self) -> bool:
-        """Whether the target is plain code, without a graph."""
+        """Whether the target is a function or entrypoint without a graph."""
         return self.kind in ("function", "entrypoint")
 
     def built(self, vine: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
-        """Return the compiled graph. Runs the function that builds it, but no node; chat model calls are refused.
+        """Return the compiled graph. This runs the function that builds the graph, but no node; calls of chat models are
+        refused.
 
         Args:
-            vine: A VineLM, for a function that takes a VineLM or a chat model.
+            vine: The ``VineLM`` object to pass if the function takes one, or takes a chat model.
 
         Raises:
             WorkflowError: The function raises, calls a model, or does not return a graph.
@@ -92,7 +94,8 @@ class Target:
 
 
 def find_target(spec: str | None, folder: Path) -> Target:
-    """Import the module that ``spec`` names and return its graph. Importing runs the module's code.
+    """Import the module that ``spec`` names, and return its graph or function as a target. Importing runs the module's
+    code.
 
     Args:
         spec: ``FILE.py:ATTR`` or ``MODULE:ATTR``; without ``:ATTR`` the module must have one graph. None and ``langgraph.json``
@@ -128,7 +131,7 @@ def find_target(spec: str | None, folder: Path) -> Target:
 
 
 def root_of(spec: str | None, folder: Path) -> Path:
-    """Return the folder from which the application of ``spec`` is imported. Imports nothing.
+    """Return the folder from which the application that ``spec`` names would be imported. Imports nothing.
 
     Raises:
         ConfigError: ``langgraph.json`` is missing, or does not name one graph.
@@ -137,7 +140,8 @@ def root_of(spec: str | None, folder: Path) -> Path:
 
 
 def project_folder(root: Path, folder: Path) -> Path:
-    """Return the folder for a project's files: next to the application, or next to its ``src``.
+    """Return the folder for a project's files: ``root`` or, if ``root`` is the folder ``src`` in the working folder, the
+    working folder.
 
     Args:
         root: The folder that the application is imported from.
@@ -147,7 +151,7 @@ def project_folder(root: Path, folder: Path) -> Path:
 
 
 def _instance(kind: type, where: str) -> Any:
-    """Create an object of a class whose objects hold a graph; ``where`` names the class in error messages."""
+    """Return a new object of the class ``kind``, whose objects hold a graph; ``where`` names the class in error messages."""
     if required := required_of(kind):
         raise ConfigError(
             f"{where} is a class that wants {', '.join(required)}: make an object of it at module level, and name its graph, "
@@ -162,7 +166,8 @@ def _making(what: str) -> AbstractContextManager[None]:
 
 
 def _held_graph(value: Any, where: str, module: ModuleType) -> str | None:
-    """Return the name of the attribute that holds an object's graph; None if ``value`` is itself a graph, function or workflow.
+    """Return the name of the attribute in which an object holds a graph; None if ``value`` is itself a graph, function or
+    workflow.
 
     Args:
         value: The object.
@@ -275,7 +280,9 @@ def _imported(name: str, root: Path) -> ModuleType:
 
 
 def _graphs(module: ModuleType) -> list[str]:
-    """Return the names of a module's graphs; without any, the names of graphs in its objects, as in ``agent.graph``."""
+    """Return the names of a module's graphs. If it has none, return those in attributes of its objects, such as
+    ``agent.graph``.
+    """
     found: dict[str, object] = {}
     values = [item for item in vars(module).items() if not item[0].startswith("__")]
     own = [(name, one) for name, one in values if type(one).__module__ == module.__name__]
@@ -286,7 +293,7 @@ def _graphs(module: ModuleType) -> list[str]:
 
 
 def _use_instead(module: ModuleType) -> str:
-    """Return advice for an object that is not a graph: the names of the existing graphs."""
+    """Return advice for the error message about an object that is not a graph: it names the module's graphs."""
     known = " or ".join(f"{module.__name__}:{name}" for name in _graphs(module))
     return f"name {known or 'the StateGraph, compiled or not'}, or a function that returns it"
 
@@ -339,7 +346,7 @@ def _kind(value: Any, where: str) -> Kind:
 
 
 def required_of(function: Callable[..., Any]) -> list[str]:
-    """Return the arguments without which a function or a class cannot be called."""
+    """Return the names of the arguments that a function or class requires, because they have no default."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # builtins without a signature

@@ -1,4 +1,4 @@
-"""The text of a workflow file: the graph, its template, its requests and its scorer."""
+"""Writes the text of a workflow file, which declares the application's graph, its template, its requests and its scorer."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _EQUAL = "    # Equal texts. Write your own rule where answers may differ in for
 
 
 def with_defaults(text: str, today: Mapping[str, str]) -> str:
-    """Return the text of a workflow file in which each stage of ``today`` has its model as ``default=``, unless it has a
+    """Return the text of a workflow file with each stage's current model added as ``default=``, unless the stage has a
     default.
 
     Args:
         text: The text of the workflow file.
-        today: The catalog's name of the current model, by stage.
+        today: The catalog name of the current model, keyed by stage.
     """
     for stage, model in today.items():
         bare = rf"Stage\({re.escape(json.dumps(stage))}(?=[,)])(?![^)]*default=)"
@@ -49,12 +49,14 @@ class WorkflowFile:
     Attributes:
         name: The workflow's name, in stores and reports.
         keys: How the fields of requests map to keys of the graph's state.
-        dataset: The dataset, relative to the file; None writes a name for a file that does not exist yet.
-        imports_from: The folder of the application, relative to the file; None if the file is in this folder.
+        dataset: The path of the dataset, relative to the workflow file; None if it does not exist yet, so that a
+            placeholder is written.
+        imports_from: The folder of the application, relative to the workflow file; None if both are in the same folder.
         is_simulated: Whether simulated models write the answers.
         is_edited: Whether the application's models are already wrapped in ``vine.around(...)``.
-        defaults: The catalog's name of each stage's current model.
-        asked: Stages whose model is unknown, each with what is known: ``write (gpt-4o or gpt-4o-mini)``.
+        defaults: The catalog name of each stage's current model, keyed by stage.
+        asked: Stages whose current model is unknown, each with its possible models, such as ``write (gpt-4o or
+            gpt-4o-mini)``.
     """
 
     name: str
@@ -256,11 +258,11 @@ class WorkflowFile:
 
     @property
     def _reads_json(self) -> bool:
-        """Return whether the last message may be JSON that contains the answer."""
+        """Return whether the answer may be a field of JSON in the graph's last message."""
         return self.keys.answer == MESSAGES and not self.keys.is_read and self.application.writes_json and bool(self.keys.label)
 
     def _json_score(self, label: str) -> Iterator[str]:
-        """Yield the body of a scorer whose label is a JSON object or list."""
+        """Yield the lines of a scorer that compares an answer with a label that is a JSON object or list."""
         yield "    # Equal JSON. Write your own rule where answers may differ in form; a number in [0, 1] is a partial score."
         yield "    try:"
         yield "        answer = json.loads(answer_of(state))"
@@ -280,7 +282,9 @@ class WorkflowFile:
 
     @cached_property
     def _filling(self) -> str | None:
-        """The name of the module's only dict that has all missing fields, to complete inputs with; None without such a dict."""
+        """The name of the dict in the application's module that gives all fields that the requests lack; None unless
+        exactly one does.
+        """
         target, names = self.application.target, {name.partition(" of ")[0] for name in self.keys.missing}
         if not names or self.keys.lists or len({key for key, _ in self.keys.inputs}) > 1:
             return None
@@ -349,7 +353,10 @@ class WorkflowFile:
 
     @staticmethod
     def _context(schema: type) -> Iterator[str]:
-        """Yield the line that gives the nodes' context with its default values, if all its fields have one."""
+        """Yield the lines that pass a context to the nodes, an object of the class ``schema``.
+
+        If a field has no default, the line is commented out, and a ``TODO`` asks for its value.
+        """
         required = required_of(schema)
         given = ", ".join(f"{name}=..." for name in required)
         if required:
@@ -357,7 +364,7 @@ class WorkflowFile:
         yield f"    {'# ' if required else ''}context=lambda request: {_context_name(schema)}({given}),"
 
     def _answers(self) -> Iterator[str]:
-        """Yield the line that answers for the person whom the graph waits for."""
+        """Yield the lines that give a profile the answer of a person for whom the graph waits; none if it does not wait."""
         waiting = self.application.waiting
         if not waiting:
             return
@@ -370,7 +377,7 @@ class WorkflowFile:
         yield f"    answer_interrupt=lambda request, value: {answer},"
 
     def _scoring(self) -> Iterator[str]:
-        """Yield the line with the scorer; without labels, the current setup's answers are the references."""
+        """Yield the lines that declare the scorer. If requests lack labels, it compares with the current setup's answers."""
         if not self.keys.unlabelled:
             yield "    score=score,"
             return
@@ -405,10 +412,11 @@ def _context_name(schema: type) -> str:
 
 
 def _input_pairs(keys: RequestKeys, filling: str | None) -> Iterator[str]:
-    """Yield the code of an entry of the graph's input for each key: the key and the request's column that fills it.
+    """Yield, for each input key, the code of an entry in the dict that is the graph's input: the key, and the column that
+    fills it.
 
-    If columns fill the fields of a dict instead, the entry is this dict. The dict named ``filling`` then gives the other
-    fields.
+    If columns fill fields of the key's value, the entry's value is a dict of these fields. ``filling`` is the name of a
+    dict that gives its other fields; None without one.
     """
     if not keys.fields:
         yield from (_input_pair(key, column) for key, column in keys.inputs)

@@ -1,4 +1,6 @@
-"""Signals of a request while it runs: how a workflow declares its signals, and the grouping of equal answers into classes."""
+"""Signals: what a running request shows without its label. Declares a workflow's signals, and groups equal answers into
+classes.
+"""
 
 from vinelm.whole_imports import attach_stub
 

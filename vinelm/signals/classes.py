@@ -21,9 +21,9 @@ class AnswerClasses:
     """The answer classes (equal answers) of a set of results.
 
     Attributes:
-        of: the class of each result's answer, by (request, prefix), from 0 within each request; None for a result without an
-            answer.
-        compared: number of pairs of different answers that were compared, using at most 32 answers of a request.
+        of: the number of the class of each result's answer, from 0 in each request, keyed by (request, prefix); None for a
+            result without an answer. The prefix is the sequence of models up to the result.
+        compared: number of pairs of different answers that were compared; at most 32 answers of each request are compared.
         intransitive: number of these pairs that agree but are in different classes, or disagree but are in one class.
         unknown: number of requests whose classes cannot be computed, because only the digest of an answer is stored. They are
             not in ``of``.
@@ -38,9 +38,9 @@ class AnswerClasses:
 def answer_classes(rows: Iterable[Observation], signals: Signals) -> AnswerClasses:
     """Return the answer classes of these results, which may be in any order.
 
-    The results of a request are read in the order of depth, then prefix (names in alphabetical order). The class of an answer
-    is the first earlier class whose first answer is equal to it, else a new class. ``agree`` is called once for each ordered
-    pair of different answers, in both directions.
+    The results of a request are read in the order of depth (number of calls), then of prefix (the models' names in
+    alphabetical order). The class of an answer is the first earlier class whose first answer is equal to it, else a new
+    class. ``agree`` is called once for each ordered pair of different answers, in both directions.
 
     Args:
         rows: the results; their ``answer_class`` is not read.
@@ -70,12 +70,12 @@ def answer_classes(rows: Iterable[Observation], signals: Signals) -> AnswerClass
 
 
 def row_order(row: Observation) -> tuple[int, tuple[str, ...]]:
-    """Return the sort key of a request's results: depth, then prefix."""
+    """Return the key by which a request's results are sorted: (number of calls so far, models of these calls)."""
     return row.depth, row.prefix
 
 
 class _Comparison:
-    """Compares answers of one request. Caches pairs by digest, since models often repeat an answer."""
+    """Compares answers of one request by the workflow's function. Each pair of texts is compared only once."""
 
     def __init__(self, signals: Signals) -> None:
         self._signals = signals
@@ -83,7 +83,9 @@ class _Comparison:
         self._answers: dict[str, Any] = {}
 
     def is_answer(self, row: Observation) -> bool:
-        """Return whether the result has an answer that agrees with itself."""
+        """Return whether a result has an answer. A value that does not agree with itself is not an answer; ``agree`` marks
+        errors so.
+        """
         return row.answer_digest is not None and self.equal(row, row)
 
     def equal(self, one: Observation, other: Observation) -> bool:

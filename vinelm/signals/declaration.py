@@ -1,4 +1,6 @@
-"""Signals of a request that need no ground truth: a label after each call, and which answers agree."""
+"""Declares the signals of a workflow's requests, which need no ground truth: a label after each call, and which answers
+agree.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ class Outcome(NamedTuple):
     """What a call has shown without the ground truth: its signal and the class of its answer.
 
     Args:
-        signal: The label that the signal gave the call; None if no signal is declared.
-        answer_class: The class of its answer within the request, from 0; None without an answer.
+        signal: The label that the declared signal gave the call; None if no signal is declared.
+        answer_class: The number of the class of equal answers that the call's answer belongs to, from 0 in each request;
+            None without an answer.
     """
 
     signal: str | None
@@ -50,7 +53,7 @@ class Label(NamedTuple):
 
     @classmethod
     def of(cls, passed: bool, signal: str | None) -> Self:
-        """Return the label of an answer; ``signal`` is left out if it only repeats the check's result (``passed``)."""
+        """Return the label of an answer; a ``signal`` that only repeats the check's result (``passed``) becomes None."""
         return cls(passed, None if signal == STATUS[1 + passed] else signal)
 
     def __str__(self) -> str:
@@ -60,7 +63,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """A workflow's declaration of its signals; ``bool()`` of it is False if no signal is declared.
+    """A workflow's declaration of its signals. It is false in a boolean context if no signal is declared.
 
     Args:
         signal: ``signal(state)`` returns a label, a bool, a number to be put into bins, or None or "" if there is nothing to
@@ -115,7 +118,8 @@ class Signals:
         Args:
             state: The state's own keys and their values.
             passed: The result of the workflow's own check; None without a check.
-            verdict: Key under which a judge has just written its label, which is then the signal (``Stage.verdict``).
+            verdict: For a stage that judges answers: the key under which it has just written its label, which is then the
+                signal (``Stage.verdict``). None for other stages.
             model: The model that ran, or :data:`SKIP` for a skipped stage, which has no signal.
 
         Raises:
@@ -159,7 +163,7 @@ class Signals:
 
         Args:
             state: The state's own keys and their values.
-            is_partial: Whether a state that lacks only some of the keys holds no answer yet, either.
+            is_partial: Whether the state may lack some of the keys; it then holds no answer yet.
 
         Raises:
             WorkflowError: The state lacks some of the keys and is not partial, or JSON cannot hold a value.
@@ -195,7 +199,9 @@ class Signals:
             raise WorkflowError(f"agree(a, b) raised {type(error).__name__}: it must compare any two answers") from error
 
     def class_of(self, answer: Any, firsts: Sequence[Any]) -> int | None:
-        """Return the class of an answer given the first answer of each earlier class; ``len(firsts)`` if it is a new class.
+        """Return the number of the class of equal answers that an answer belongs to; ``len(firsts)`` for a new class.
+
+        ``firsts`` has the first answer of each class so far.
 
         The result is None if the value is not an answer: it is None, or does not agree with itself.
         """
@@ -211,10 +217,10 @@ class Signals:
 
 
 class Labels:
-    """The labels that a signal has given so far, at most :data:`MOST_SIGNALS`.
+    """The different labels that a workflow's signal has given so far, at most :data:`MOST_SIGNALS`.
 
     Args:
-        known: The labels of earlier invocations.
+        known: The labels that earlier invocations got.
     """
 
     def __init__(self, known: Iterable[str] = ()) -> None:
@@ -245,7 +251,7 @@ def canonical(answer: Any) -> str:
     """Return an answer as canonical JSON text. Sets become sorted lists; dates, other number types and the like become text.
 
     Raises:
-        WorkflowError: It holds an object that is not a plain value; the message names the type.
+        WorkflowError: The answer contains an object that is not a plain value; the message names the type.
     """
     try:
         text = _text(answer, ensure_ascii=False)
@@ -257,7 +263,7 @@ def canonical(answer: Any) -> str:
 
 
 def digest(answer: Any) -> str:
-    """Return the hash of an answer's canonical JSON."""
+    """Return a hash of an answer's canonical JSON text, equal for equal answers."""
     return digest_of_text(canonical(answer))
 
 
@@ -287,7 +293,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return plain JSON values for an object that JSON cannot write, such as a set, bytes or a model."""
+    """Return plain JSON values for an object that JSON cannot write, such as a set, bytes, a date or a Pydantic model."""
     if isinstance(value, set | frozenset):
         return [json.loads(text) for text in sorted(map(canonical, value))]
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""The type of a request: a label of its inputs that is known before its first call."""
+"""The type of a request (*kind*): a label that is known from its inputs before its first call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans and metrics of decisions and invocations (docs/observability.md)."""
+"""Spans and metrics for the decisions of policies and the calls of models (docs/observability.md)."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -25,7 +25,11 @@ ROLES = {"human": "user", "ai": "assistant", "chat": "user", "function": "tool"}
 
 
 def is_asked_for(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the environment variable asks for prompts and answers. An unknown value logs a warning and means no."""
+    """Return whether the environment variable for this (``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``) asks to
+    capture prompts and answers.
+
+    For an unknown value, log a warning and return False.
+    """
     said = environment.get(VARIABLE, "").strip().lower()
     if said not in ON | OFF:
         known = "NO_CONTENT, SPAN_ONLY, EVENT_ONLY, SPAN_AND_EVENT, true, false"
@@ -48,7 +52,7 @@ def _json(plain: Any) -> str:
 
 
 def _without_secrets(plain: Any) -> Any:
-    """Replace secrets in every text before it becomes JSON, so that a replacement cannot remove a quote."""
+    """Return plain JSON types with secrets replaced in every text and key."""
     if isinstance(plain, str):
         return redacted(plain)
     if isinstance(plain, Mapping):

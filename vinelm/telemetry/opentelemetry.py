@@ -63,7 +63,7 @@ _EXPLAINED = (
 
 
 class RequestSpan:
-    """The span of one request, with the usage of its invocations so far. Thread-safe."""
+    """The OpenTelemetry span of one request, with the cost and number of its invocations so far. Thread-safe."""
 
     def __init__(self, span: Span, outer: SpanContext, began_ns: int) -> None:
         self.span, self.outer = span, outer
@@ -72,13 +72,16 @@ class RequestSpan:
         self._cost_usd, self._invocations = 0.0, 0
 
     def is_inside(self, current: SpanContext) -> bool:
-        """Return whether ``current`` is the span that was current when the request began, so that no other library has opened
-        one since.
+        """Return whether ``current`` is still the span that was current when the request began.
+
+        If it is not, another library has opened a span since.
         """
         return current.span_id == self.outer.span_id
 
     def add(self, invocation: Invocation | None) -> None:
-        """Add an invocation that has just ended to the request's usage; None stands for an interrupted invocation."""
+        """Count an invocation that has just ended, with its cost; None stands for an interrupted invocation, which is not
+        counted.
+        """
         with self._lock:
             self._ended_ns = max(self._ended_ns, time.time_ns())
             if invocation is not None:
@@ -86,7 +89,7 @@ class RequestSpan:
                 self._invocations += 1
 
     def end(self) -> None:
-        """End the span at the time of its last invocation's end, since LangGraph does not report the last node's end."""
+        """End the span; its end time is when the request's last invocation ended."""
         with self._lock:
             self.span.set_attributes({"vinelm.cost_usd": self._cost_usd, "vinelm.invocations": self._invocations})
             self.span.end(self._ended_ns)
@@ -94,7 +97,7 @@ class RequestSpan:
 
 @dataclass(slots=True)
 class CallSpan:
-    """The span of an invocation, and the attributes repeated in its metrics."""
+    """The span of an invocation, and the attributes that the invocation's metrics repeat."""
 
     span: Span
     attributes: dict[str, Any]
@@ -102,16 +105,18 @@ class CallSpan:
 
 
 class OpenTelemetry:
-    """An observer that makes a span for each request, decision, invocation and declared tool's call, and the client metrics.
+    """An observer that records OpenTelemetry spans for requests, decisions, invocations and calls of declared tools, and
+    client metrics.
 
-    Span names: ``invoke_workflow`` for a request, ``vinelm.decide STAGE`` (or ``vinelm.end``) for a decision, and the client
-    span ``chat MODEL_ID`` for an invocation. The request's span is the parent of the others and a child of the span that is
-    current when it begins; if another instrumentation makes spans of the nodes, the node spans are the parents. The metrics are
-    ``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration`` and ``gen_ai.client.operation.time_to_first_chunk``,
-    with one value per call. It uses the API only: without an SDK it costs next to nothing.
+    Span names: ``invoke_workflow`` for a request, ``vinelm.decide STAGE`` (or ``vinelm.end``) for a decision, and the
+    client span ``chat MODEL_ID`` for an invocation. The request's span is the parent of the others and a child of the span
+    that is current when it begins; if another instrumentation makes spans of the nodes, the node spans are the parents. The
+    metrics are ``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration`` and
+    ``gen_ai.client.operation.time_to_first_chunk``, with one value per call. It uses OpenTelemetry's API only. Without an
+    SDK nothing is recorded, at almost no cost.
 
-    No span holds a key. Prompts and answers are only recorded if content is captured: then an invocation's span has the prompt
-    and answer of its last call. Metrics never have them.
+    No span has an API key. Prompts and answers are only recorded if content is captured: then an invocation's span has the
+    prompt and answer of its last call. Metrics never have them.
 
     Args:
         provider: the tracer provider; by default the global one.
@@ -159,10 +164,10 @@ class OpenTelemetry:
         token.end()
 
     def _request(self) -> tuple[RequestSpan | None, Context | None]:
-        """Return the current request's span, and an OpenTelemetry context in which this span is the parent.
+        """Return (the current request's span, an OpenTelemetry context in which this span is the parent).
 
-        The span is None outside of a request. The context is None, too, if another library's span is current, which then is the
-        parent.
+        Both are None outside of a request. If another library's span is current, the context is None, so that the other
+        span is the parent.
         """
         request: RequestSpan | None = current_request(self)
         if request is None or not request.is_inside(trace.get_current_span().get_span_context()):
@@ -227,7 +232,9 @@ class OpenTelemetry:
             token.request.add(invocation)
 
     def _measure(self, token: CallSpan, invocation: Invocation) -> None:
-        """Record a value for each call; batch calls have no seconds, and unknown counts are left out."""
+        """Record the metrics of each call of an invocation: tokens and seconds. Unknown counts, and seconds of batch calls,
+        are left out.
+        """
         context = trace.set_span_in_context(token.span)  # for exemplars
         for usage in invocation.usages:
             found = token.attributes | _attributes({"gen_ai.response.model": usage.response_model})
@@ -301,7 +308,7 @@ def _usage(invocation: Invocation) -> dict[str, Any]:
 
 
 def _conversation() -> str | None:
-    """Return the id of the thread (conversation) that the running node belongs to; None without a checkpointer."""
+    """Return LangGraph's ``thread_id``, the id of the conversation that the running node belongs to; None if there is none."""
     thread = ((var_child_runnable_config.get() or {}).get("configurable") or {}).get("thread_id")
     return None if thread is None else str(thread)
 
@@ -324,5 +331,5 @@ def _sum(counts: Any) -> int | None:
 
 
 def _attributes(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes without unknown values, since the conventions have no null."""
+    """Return the attributes without those whose value is None."""
     return {name: value for name, value in found.items() if value is not None}

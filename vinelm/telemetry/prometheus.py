@@ -17,7 +17,8 @@ LATENCY_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0
 
 
 class Prometheus:
-    """An observer that updates Prometheus metrics. Labels are names of the catalog and the template, never request data.
+    """An observer that updates Prometheus metrics. The values of metric labels are names of models and stages, never data
+    of requests.
 
     Args:
         registry: by default the global registry. A registry accepts only one such observer.
@@ -76,11 +77,11 @@ class Prometheus:
         self._decision_s.labels(decided.kind).observe(decided.seconds)
 
     def drifted(self, moved: DriftEvent) -> None:
-        """Count a drift event, which says that an annotation of the trie no longer holds."""
+        """Count a drift event. Such an event says that a value in the trie no longer holds."""
         self._drift.labels(moved.stage, moved.model, moved.quantity.partition(" ")[0], moved.direction).inc()
 
     def canary_decided(self, shown: CanaryEvent) -> None:
-        """Count a canary's decision: it was rolled back, or its plan has proved not to be worse."""
+        """Count a decision on a canary: its plan was rolled back, or has proved not to be worse."""
         self._canary.labels(shown.advice, shown.quantity).inc()
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:

@@ -1,4 +1,4 @@
-"""Workflow templates: the steps that a graph takes, and which stage may follow which."""
+"""Workflow templates, which describe the steps of a graph: which stage may follow which."""
 
 from vinelm.whole_imports import attach_stub
 

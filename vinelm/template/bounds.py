@@ -11,9 +11,10 @@ from vinelm.template.template import Template
 
 
 def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop | None:
-    """Return the loop whose maximum number of turns is exceeded if ``stage`` follows the stages of a request so far.
+    """Return the loop whose maximum number of turns would be exceeded if ``stage`` came next, after ``stages``, the
+    request's stages so far.
 
-    Return None if more turns would not allow the stage either, because the template lacks a branch.
+    None if more turns of a loop would not allow the stage, either, because the template lacks a branch.
     """
     for loop in walk(template.steps):
         if not isinstance(loop, Loop):
@@ -29,7 +30,11 @@ def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop
 
 
 def exceeded_words(template: Template | None, stages: Sequence[str], stage: str) -> str | None:
-    """Return a clause for messages about the loop that :func:`exceeded_loop` returns; None without such a loop or template."""
+    """Return a clause for an error message that says which loop's bound is exceeded; None without such a loop or without a
+    template.
+
+    See :func:`exceeded_loop`.
+    """
     loop = None if template is None else exceeded_loop(template, stages, stage)
     if loop is None:
         return None

@@ -19,12 +19,13 @@ MOST_POSITIONS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A request's position between two invocations.
+    """A position of a request between two invocations, as a state of the automaton.
 
     Attributes:
         arms: the stages that may come next, in the order of the template, each with the index of the position after it.
         may_end: whether the template lets the workflow end here.
-        is_joint: whether the next stage runs in the same superstep as the stage before it, whose result is not known yet.
+        is_joint: whether the next stage runs at the same time as the stage before it (in one superstep), whose result is
+            not known yet.
     """
 
     arms: Mapping[str, int]
@@ -34,7 +35,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """An element of a :data:`_Place`: at most ``left`` (at least 1) more turns of ``loop``."""
+    """An element of the remaining steps (:data:`_Place`): up to ``left`` (>= 1) more turns of ``loop``."""
 
     loop: Loop
     left: int
@@ -42,7 +43,7 @@ class _Turns:
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """An element of a :data:`_Place`: the stages of a superstep whose models are not chosen yet."""
+    """An element of the remaining steps (:data:`_Place`): those stages of a superstep whose models are not chosen yet."""
 
     rest: tuple[Stage, ...]
 
@@ -52,11 +53,12 @@ _Place = tuple["Step | _Turns | _Joint", ...]
 
 
 class Flow:
-    """The positions of a template, numbered from 0, the start; each stage leads to a position with a higher number.
+    """The automaton of a template. Its positions are numbered from 0 (the start), and each stage leads to a position with a
+    higher number.
 
     Args:
         steps: the template's steps.
-        prunes: leave out stages after which no answerable stage can follow, since they would change no answer.
+        prunes: whether to leave out stages that give no answer and after which no stage that gives an answer can follow.
 
     Raises:
         TemplateError: the template has too many positions, or allows requests of more than :data:`MOST_INVOCATIONS`.
@@ -102,18 +104,18 @@ class Flow:
 
     @cached_property
     def is_linear(self) -> bool:
-        """Whether at most one stage may follow each prefix."""
+        """Whether at most one stage may come next at each position."""
         return all(len(position.arms) <= 1 for position in self.positions)
 
     @cached_property
     def joined(self) -> frozenset[str]:
-        """The stages that another stage follows in the same superstep."""
+        """The stages after which another stage comes in the same superstep (both run at the same time)."""
         return frozenset(stage for stage, after in self.visits if self.positions[after].is_joint)
 
     @cached_property
     def stages_at(self) -> tuple[Mapping[str, tuple[str, ...]], ...]:
-        """For each invocation, counted from 0: a mapping from each stage that may run there to the stages that may follow
-        it, in template order.
+        """A dict for each invocation of a request, counted from 0: the stages that may follow, in template order, keyed by
+        the stage that runs.
         """
         found: list[dict[str, set[str]]] = [{} for _ in range(self.depth)]
         for position, depth in zip(self.positions, self.depths, strict=True):
@@ -123,9 +125,9 @@ class Flow:
         return tuple({stage: tuple(sorted(level[stage], key=order)) for stage in sorted(level, key=order)} for level in found)
 
     def at(self, stages: Sequence[str]) -> int:
-        """Return the index of the position after these stages.
+        """Return the index of the position that a request has after running these stages.
 
-        Raises ``KeyError`` with the name of the first stage that cannot follow.
+        Raises ``KeyError`` with the name of the first stage that is not allowed in this order.
         """
         number = 0
         for stage in stages:
@@ -134,11 +136,12 @@ class Flow:
 
     @cached_property
     def last_stages(self) -> frozenset[str]:
-        """The stages after which nothing may follow, in some position."""
+        """The stages that may be the last of a request, because no stage follows at some position after them."""
         return frozenset(name for name, number in self.visits if not self.positions[number].arms)
 
     def ahead_of(self, number: int, stage: str) -> tuple[str, ...] | None:
-        """Return the stages whose models are chosen before that of ``stage``, in the superstep at the position ``number``.
+        """Return the stages whose models are chosen before the model of ``stage``, within the superstep that begins at
+        position ``number``.
 
         Return None if ``stage`` does not run in that superstep.
         """
@@ -167,8 +170,10 @@ class Flow:
         return {name: frozenset(found[name]) for name in sorted(found, key=self._order.__getitem__)}, may_end
 
     def _leads_to_an_answer(self, stage: Stage, after: _Place) -> bool:
-        """Return whether this stage or one after it is answerable; ``after`` has the steps that remain after the stage. Always
-        True if the flow does not prune.
+        """Return whether this stage, or a stage that may come after it, gives an answer; always True if the flow leaves out
+        no stages.
+
+        ``after`` has the steps that remain after the stage.
         """
         if stage.answerable or not self._prunes:
             return True
@@ -208,7 +213,7 @@ def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
 
 
 def _turn(loop: Loop, left: int, rest: _Place) -> _Place:
-    """Return the steps that remain before a turn of a loop.
+    """Return the steps that remain when a turn of a loop begins, including this turn.
 
     ``left`` is the number of turns allowed after this turn, ``rest`` the steps after the loop.
     """

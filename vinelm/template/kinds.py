@@ -1,4 +1,4 @@
-"""Templates for several request types, which are the branches before the first stage."""
+"""Templates that distinguish request types (*kinds*), each of which is a branch before the first stage."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ LEAST_ANSWERS = 4.0
 
 
 def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = None) -> tuple[str, ...]:
-    """Return the sorted names of the request types to distinguish, and :data:`OTHER` for all others.
+    """Return the request types that a template should distinguish, sorted, followed by :data:`OTHER` for all other types.
 
     Types with too few requests or answers are left out; of the rest, only the most frequent are taken. Empty if no type is
     left, or if all requests have the same type.
 
     Args:
         labels: The type of each profiled request.
-        answers: For each type, the number of its requests' first answers, as a mean over the models; None assumes enough of
-            them.
+        answers: For each type, the mean number, over the models, of recorded first answers to its requests; None assumes
+            enough of them.
     """
     counts = Counter(labels)
     enough = {kind for kind, count in counts.items() if count >= LEAST_REQUESTS and kind != OTHER}
@@ -43,10 +43,10 @@ def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = No
 
 
 def of_kinds(template: Template, kinds: tuple[str, ...]) -> Template:
-    """Return the template with a first branch for each request type in ``kinds``.
+    """Return the template that begins with a choice between branches, one for each request type in ``kinds``.
 
-    Without types, or if it has types already, the template is returned unchanged. The new template has each stage of
-    ``template`` once for each type, named by :func:`stage_title`.
+    If ``kinds`` is empty, or the template has types already, the template is returned unchanged. The new template has each
+    stage of ``template`` once for each type, named by :func:`stage_title`.
     """
     if template.kinds or not kinds:
         return template

@@ -1,4 +1,4 @@
-"""The steps of a template: stages, loops, branches, and stages that run side by side."""
+"""The steps of a template: stages, loops, branches, and stages that run at the same time."""
 
 from __future__ import annotations
 
@@ -60,12 +60,17 @@ class Stage:
 
     @property
     def keeps_answer(self) -> bool:
-        """Whether an earlier answer may remain after the stage, because the stage may be skipped or only judges answers."""
+        """Whether an earlier answer may still be the answer after this stage, because the stage may be skipped or only
+        judges answers.
+        """
         return self.optional or self.verdict is not None
 
     @property
     def default_model(self) -> str:
-        """The declared default, or the first allowed model; :class:`TemplateError` if ``models`` is None."""
+        """The declared default, otherwise the first allowed model.
+
+        Raises :class:`TemplateError` if neither is declared.
+        """
         if self.default is not None:
             return self.default
         if self.models is None:
@@ -106,12 +111,12 @@ class Loop:
 
     @property
     def merging(self) -> str:
-        """The argument that makes the loop merge histories, as text such as ``memory=2``; empty if the loop merges none."""
+        """The argument that makes the loop merge histories, as a text such as ``memory=2``; empty if the loop merges none."""
         return f"memory={self.memory}" if self.memory else "order='ignored'" if self.order == "ignored" else ""
 
     @property
     def merges(self) -> bool:
-        """Whether histories with different choices in the loop may share a node."""
+        """Whether sequences of different choices in the loop may share a node of the trie."""
         return self.memory is not None or self.order == "ignored"
 
 
@@ -154,7 +159,8 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Different stages of one superstep. Their models are chosen together, before any of these stages answers.
+    """Different stages that run at the same time (in one superstep of LangGraph). Their models are chosen before any of
+    them answers.
 
     Args:
         stages: At least two stages with different names, in the order of their models in a path.
@@ -180,12 +186,14 @@ def walk(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def stages_of(steps: Sequence[Step]) -> Iterator[Stage]:
-    """Return the stages of the steps in written order; a stage in several branches occurs once for each."""
+    """Yield the stages of the steps, including nested ones, in written order; a stage in several branches occurs once for
+    each branch.
+    """
     return (step for step in walk(steps) if isinstance(step, Stage))
 
 
 def mapped(steps: Sequence[Step], change: Callable[[Stage], Stage]) -> tuple[Step, ...]:
-    """Return the steps with a function applied to every stage."""
+    """Return a copy of the steps in which every stage, including nested ones, is replaced by ``change(stage)``."""
     changed: list[Step] = []
     for step in steps:
         if isinstance(step, Stage):
@@ -202,7 +210,7 @@ def mapped(steps: Sequence[Step], change: Callable[[Stage], Stage]) -> tuple[Ste
 
 
 def longer(steps: Sequence[Step], factor: int) -> tuple[Step, ...]:
-    """Return the steps with the maximum number of turns of every loop multiplied by ``factor``."""
+    """Return a copy of the steps in which every loop's maximum number of turns is multiplied by ``factor``."""
     changed: list[Step] = []
     for step in steps:
         if isinstance(step, Loop):
@@ -215,7 +223,8 @@ def longer(steps: Sequence[Step], factor: int) -> tuple[Step, ...]:
 
 
 def remembering(steps: Sequence[Step], memory: int, *, instead_of: int | None = None) -> tuple[Step, ...]:
-    """Return the steps with ``memory`` set in loops whose memory is ``instead_of``, so that they merge histories.
+    """Return a copy of the steps in which ``memory`` is set in those loops whose memory is ``instead_of``, so that these
+    loops merge histories.
 
     ``instead_of=None`` selects the loops that do not state how they merge.
     """
@@ -243,7 +252,7 @@ def _inner(step: Step) -> list[Sequence[Step]]:
 
 
 def words_of(steps: Sequence[Step]) -> str:
-    """Return the steps as one line of readable text."""
+    """Return the steps as one line of text, such as ``router > write``."""
     return " > ".join(map(_word, steps)) or "go on"
 
 
@@ -261,7 +270,9 @@ def _word(step: Step) -> str:
 
 
 def to_plain(step: Step) -> Any:
-    """Return the step as plain JSON types. New keys appear only if older versions would otherwise misread the step."""
+    """Return the step as plain JSON types. Newer settings are left out while they have their default value, so that older
+    versions can read the result.
+    """
     if isinstance(step, Stage):
         models = None if step.models is None else list(step.models)
         of_stage = {"name": step.name, "models": models, "answerable": step.answerable, "default": step.default}

@@ -1,4 +1,4 @@
-"""The stop rules, which define when a request ends, and answers to questions that depend on the rule."""
+"""The stop rules, which define when a request ends. Each rule is a class, whose methods return what depends on the rule."""
 
 from __future__ import annotations
 
@@ -30,41 +30,45 @@ class WorkflowStop:
         """Do nothing, since a service can follow this rule; the oracle rule raises ``error``."""
 
     def judge(self, judge: _Any | None) -> _Any | None:
-        """Return None, because under this rule the workflow's own check, not a judge, ends served requests.
+        """Return None: under this rule no judge is needed, since the workflow's own check ends requests.
 
-        The oracle rule returns ``judge``.
+        The oracle rule returns ``judge``, the function that returns whether an answer is right.
         """
         return None
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return ``found``, facts about how the graph itself ended or continued a request, unchanged: under this rule they
-        count.
+        """Return ``found`` unchanged: facts about how the graph itself ended or continued a request, which count under this
+        rule.
 
-        The oracle rule returns an empty sequence: there the profile forces requests past the graph's own end.
+        The oracle rule returns an empty sequence, since under that rule a profile continues requests after the graph's own
+        end.
         """
         return found
 
     def goes_through(self, follower: Stage | None) -> bool:
-        """Return False: requests are not forced past the end of the graph to ``follower``, the template's next stage."""
+        """Return False: under this rule a profile does not continue a request to ``follower``, the template's next stage,
+        after the graph has ended.
+        """
         return False
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return two flags: whether it has to be estimated that a right answer ends a request, and that a wrong answer does.
+        """Return two flags: whether the probability that a right answer ends a request has to be estimated, and the same
+        for a wrong answer.
 
-        Both are True; the oracle rule knows more without an estimate.
+        Both are True under this rule; under the oracle rule the probabilities are known.
 
         Args:
-            has_failures: Whether some invocation failed, which ends a request too.
+            has_failures: Whether some recorded invocation failed, which ends a request, too.
         """
         return True, True
 
     def warnings(self, steps: Sequence[Step]) -> tuple[str, ...]:
-        """Return at most one warning that says why the rule does not fit the steps of a template."""
+        """Return warnings that say why the rule does not fit the steps of a template; none for this rule."""
         return ()
 
 
 class OracleStop(WorkflowStop):
-    """The stop rule ``"oracle"``: a right answer ends a request, which needs labels."""
+    """The stop rule ``"oracle"``: the first right answer ends a request. This rule needs labels."""
 
     mode = "through"
     why_not_served = (
@@ -77,7 +81,7 @@ class OracleStop(WorkflowStop):
         raise error
 
     def judge(self, judge: _Any | None) -> _Any:
-        """Return the judge; raise :class:`ConfigError` if there is none."""
+        """Return ``judge``, the function that returns whether an answer is right; raise :class:`ConfigError` if it is None."""
         if judge is None:
             raise ConfigError(
                 "the template stops by oracle, which knows the right answers: pass judge=, or serve with stop='workflow'"
@@ -85,13 +89,11 @@ class OracleStop(WorkflowStop):
         return judge
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return an empty sequence, because the profile forces requests past the graph's own end."""
+        """Return an empty sequence, because under this rule a profile continues requests after the graph's own end."""
         return ()
 
     def goes_through(self, follower: Stage | None) -> bool:
-        """Return True if ``follower`` is a stage: a profile forces requests past the graph's own end to it. Return False for
-        None.
-        """
+        """Return whether there is a stage ``follower`` to which a profile continues a request after the graph's own end."""
         return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
@@ -101,8 +103,8 @@ class OracleStop(WorkflowStop):
     def warnings(self, steps: Sequence[Step]) -> tuple[str, ...]:
         """Return a warning if the workflow is not a retry or repair loop.
 
-        Each further invocation counts as another attempt at the same answer. In a chain of different tasks (a planner, then a
-        solver) accuracy is not prefix-closed, because the intermediate stages do not produce an answer.
+        Each further invocation counts as another attempt at the same answer. In a chain of different tasks (a planner, then
+        a solver) this is wrong, because the intermediate stages do not produce an answer.
         """
         silent = [stage.name for stage in stages_of(steps) if not stage.answerable]
         if silent:

@@ -38,10 +38,11 @@ _Known = TypeVar("_Known", str, str | None)
 
 @dataclass(frozen=True)
 class Template:
-    """The steps of a workflow, which determine the stages that may follow each prefix of model choices.
+    """The steps of a workflow. They determine which stages may come next after each sequence of stages and models.
 
-    A template of stages, parallel stages and bounded loops is *linear*: one stage follows each prefix. With a branch, or a loop
-    that may be left early for a step behind it, the application chooses which of several stages comes next.
+    A template of stages, parallel stages and bounded loops is *linear*: each stage has only one possible next stage. With a
+    branch, or a loop that may be left early for a step behind it, the application chooses which of several stages comes
+    next.
 
     Args:
         steps: Stages, loops, branches and parallel stages in the order of their first visit. At least one stage must be
@@ -105,12 +106,16 @@ class Template:
 
     @cached_property
     def base_stages(self) -> Mapping[str, str]:
-        """The application's stage for each stage name of the template; the names differ if there are request types."""
+        """The name of the application's stage, keyed by the template's stage name. The two differ if the template
+        distinguishes request types.
+        """
         pairs = zip(self.stages, self.kinds_of_stages, strict=True)
         return {stage.name: stage.name.removesuffix(stage_title("", kind)) for stage, kind in pairs}
 
     def counts_as(self, kind: str | None) -> str:
-        """Return the template's type for a request's declared type; ``""`` if types are not distinguished."""
+        """Return the request type under which the template handles a request whose own type is ``kind``; ``""`` if types
+        are not distinguished.
+        """
         return learnt_kind(kind, self.kinds)
 
     @property
@@ -120,17 +125,17 @@ class Template:
 
     @property
     def rule(self) -> WorkflowStop:
-        """The object that answers questions whose answers depend on the stop rule."""
+        """The object of the template's stop rule, whose methods return what depends on the rule."""
         return STOP_RULES[self.stop]
 
     @cached_property
     def kinds_of_stages(self) -> tuple[str, ...]:
-        """The request type that runs each stage; ``""`` if types are not distinguished."""
+        """For each of :attr:`stages`, the request type that the stage is for; ``""`` if types are not distinguished."""
         return tuple(kind for kind in self.kind_names for _ in range(len(self.stages) // len(self.kind_names)))
 
     @cached_property
     def base_numbers(self) -> tuple[int, ...]:
-        """For each stage, the index of the application's own stage among the stages of :attr:`base`."""
+        """For each of :attr:`stages`, the index of the same stage in the application's own template (:attr:`base`)."""
         return tuple(range(len(self.base.stages))) * len(self.kind_names)
 
     @cached_property
@@ -140,12 +145,14 @@ class Template:
 
     @cached_property
     def per_node(self) -> frozenset[str]:
-        """The names of the stages whose nodes make all their calls on one choice of model."""
+        """The names of the stages in which one choice of model holds for all calls of an execution of the node."""
         return frozenset(stage.name for stage in self.stages if stage.per_node)
 
     @cached_property
     def is_linear(self) -> bool:
-        """Whether at most one stage can follow each prefix: without branches, and without loops left early for a later step."""
+        """Whether at most one stage can come next at any time: there are no branches, and no loops that may be left early
+        for a later step.
+        """
         if any(isinstance(step, Branch) for step in walk(self.steps)):
             return False
         early = any(isinstance(step, Loop) and step.early_exit for step in walk(self.steps))
@@ -153,9 +160,10 @@ class Template:
 
     @cached_property
     def form(self) -> Branching:
-        """The object that computes what differs between templates in which one stage follows each prefix, and all others.
+        """The object that computes those properties that depend on whether the template branches.
 
-        It is a :class:`Chain` if one stage follows each prefix, otherwise a :class:`Branching`.
+        It is a :class:`Chain` if the template is linear (one possible next stage at any time), otherwise a
+        :class:`Branching`.
         """
         return (Chain if self.is_linear else Branching)(self)
 
@@ -163,8 +171,8 @@ class Template:
     def places(self) -> Flow | None:
         """The automaton that finds a request's position from its stages.
 
-        None for a chain, in which one stage follows each prefix and no two stages run in one superstep, so that the number of
-        stages determines the position.
+        None for a linear template without stages that run at the same time, because the number of stages then determines
+        the position.
         """
         return self.form.places
 
@@ -175,7 +183,7 @@ class Template:
 
     @cached_property
     def flow(self) -> Flow:
-        """The automaton of the stages; of a linear template, of its :attr:`invocations`."""
+        """The automaton of the template, which has the stages that may come next at each position."""
         is_chain = not any(isinstance(s, Branch) or (isinstance(s, Loop) and s.early_exit) for s in walk(self.steps))
         return Flow(tuple(self._unrolled()) if is_chain else self.steps, prunes=not is_chain)
 
@@ -183,8 +191,8 @@ class Template:
     def invocations(self) -> tuple[Stage, ...]:
         """The stages of a linear template with loops unrolled: item k is the stage of invocation k, counted from 0.
 
-        A loop at the end of the template ends its last turn at its last answerable stage, since later stages would only lead to
-        another turn. :class:`TemplateError` if the template is not linear.
+        If the template ends with a loop, the loop's last turn ends at its last answerable stage, since later stages would
+        only lead to another turn. Raises :class:`TemplateError` if the template is not linear.
         """
         if not self.certain_stages:
             raise TemplateError("the template branches: its requests do not run the same stages")
@@ -192,12 +200,12 @@ class Template:
 
     @cached_property
     def certain_stages(self) -> tuple[Stage, ...]:
-        """The :attr:`invocations`, if the template alone determines them; empty if the application chooses."""
+        """The stage of each invocation, if the template is linear; empty if the application chooses the next stages."""
         return self.form.certain_stages
 
     @property
     def listed(self) -> tuple[Stage, ...] | None:
-        """The invocations of a linear template; None if it branches or merges histories."""
+        """The stage of each invocation of a linear template; None if the template branches or merges histories."""
         return None if self.merges else self.certain_stages or None
 
     def settings_of(self, models: Mapping[str, str], length: int | None = None) -> dict[str, Any]:
@@ -213,7 +221,7 @@ class Template:
 
     @property
     def words(self) -> str:
-        """The template on one line: its invocations, or with branches its steps: ``router > (search > grade | end) > write``.
+        """The template on one line, such as ``router > (search > grade | end) > write`` for a template with branches.
 
         With request types, the text shows the application's own template and the number of types.
         """
@@ -223,7 +231,9 @@ class Template:
 
     @cached_property
     def joint_invocations(self) -> frozenset[int]:
-        """The invocations (from 0) of a linear template that run in the superstep of their predecessor."""
+        """The numbers, from 0, of those invocations that run at the same time as the invocation before them; for a linear
+        template.
+        """
         if not any(isinstance(step, Parallel) for step in walk(self.steps)):
             return frozenset()
         return frozenset(k for k, position in enumerate(self.flow.positions) if position.is_joint)
@@ -256,10 +266,10 @@ class Template:
         return {stage.name: stage for stage in self.stages}
 
     def stage_after(self, length: int) -> Stage | None:
-        """Return the stage that follows every prefix of this length; None after the last invocation.
+        """Return the stage that comes next after ``length`` invocations; None after the last invocation.
 
-        Also None for a template that branches: the application chooses the next stage, and the results of a request record its
-        choice (:meth:`following`, :meth:`noted`).
+        Also None if the template branches, because the application then chooses the next stage. The results of a request
+        record its choice (:meth:`following`, :meth:`noted`).
         """
         return self.certain_stages[length] if length < len(self.certain_stages) else None
 
@@ -268,20 +278,21 @@ class Template:
 
         Args:
             length: Number of invocations so far.
-            arm: The next stage as recorded by the request's last result (``Observation.arm``).
+            arm: The next stage that the request's last result records (``Observation.arm``); None if it records none.
         """
         return self.stage_after(length) if arm is None else self.stage(arm)
 
     def noted(self, stage: str | None) -> str | None:
-        """Return the next stage to record in a result's ``arm``: ``stage``, which came next; None if the template allows
-        only one.
+        """Return what a result records as its next stage (``arm``): ``stage``, which came next, or None if the template
+        allows only one.
         """
         return self.form.noted(stage)
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
-        """Return the value ``stopped`` to record in a result: whether the workflow's own check, if any, passed the answer.
+        """Return what a result records as ``stopped``: the verdict of the workflow's own check or, without a check, whether
+        the request ended.
 
-        If the application chooses the next stage, a check may lead to another stage, so only the request's end counts.
+        If the application chooses the next stage, only the request's end counts.
 
         Args:
             has_ended: Whether the request has ended.
@@ -290,12 +301,14 @@ class Template:
         return self.form.has_stopped(has_ended, verdict)
 
     def stages_along(self, length: int, known: Sequence[_Known]) -> tuple[_Known, ...]:
-        """Return the stages of the first ``length`` invocations: the template's if it leaves no choice, otherwise ``known``."""
+        """Return the names of the stages of the first ``length`` invocations, if the template is linear; otherwise return
+        ``known``.
+        """
         return tuple(stage.name for stage in self.certain_stages[:length]) or tuple(known)
 
     @property
     def knows_past_ends(self) -> bool:
-        """Whether a profile can continue requests past their end; False if the application chooses the next stage.
+        """Whether a profile can continue requests after they have ended; False if the application chooses the next stage.
 
         After the end no edge of the graph runs, so the next stage would be unknown.
         """
@@ -303,11 +316,11 @@ class Template:
 
     @property
     def goes_on_past_ends(self) -> bool:
-        """Whether requests that the workflow's own check ended can be continued past this end; see :attr:`knows_past_ends`."""
+        """Whether a profile can continue requests that the workflow's own check has ended; see :attr:`knows_past_ends`."""
         return self.stop == "workflow" and self.knows_past_ends
 
     def arms_after(self, stages: Sequence[str]) -> tuple[Stage, ...]:
-        """Return the stages that may follow these stages, in template order; empty after the last invocation.
+        """Return the stages that may come next after ``stages``, in template order; empty after the last invocation.
 
         Raises:
             TemplateError: the template does not allow these stages in this order.
@@ -323,7 +336,9 @@ class Template:
         return tuple(self._by_name[name] for name in at.arms)
 
     def choices_after(self, stages: Sequence[str]) -> frozenset[str] | None:
-        """Return the stages that may follow these stages; None if the template does not allow their order."""
+        """Return the names of the stages that may come next after ``stages``; None if the template does not allow
+        ``stages`` in this order.
+        """
         try:
             return frozenset(stage.name for stage in self.arms_after(stages))
         except TemplateError:
@@ -332,12 +347,12 @@ class Template:
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
         """Return whether the template's loop bounds allow another invocation.
 
-        Also return True if the template lacks a branch or does not allow the order of the stages, since loop bounds are not the
-        cause.
+        Also return True if another invocation is refused for another reason: the template lacks a branch, or does not allow
+        ``stages``.
 
         Args:
             length: number of invocations so far.
-            stages: the stages of the invocations. Not needed if one stage follows each prefix.
+            stages: the stages of the invocations. Not needed if the template is linear.
             arms: the stages that may come next, of which the application takes one; None if unknown.
         """
         return self.form.leaves_room(length, stages, arms)
@@ -347,8 +362,8 @@ class Template:
 
         Args:
             length: the number of the invocation.
-            stages: the stages of the invocations so far, including this invocation's if known. Not needed if one stage follows
-                each prefix.
+            stages: the stages of the invocations so far, including this invocation's if known. Not needed if the template
+                is linear.
 
         Raises:
             TemplateError: the template does not allow these stages in this order.
@@ -363,7 +378,9 @@ class Template:
 
     @property
     def n_sequences(self) -> int:
-        """The number of model sequences that the template allows, of all lengths; the template must be bound."""
+        """The number of model sequences that the template allows, of all lengths; the template must name the models of all
+        stages (:meth:`bind`).
+        """
         positions = self.flow.positions
         below = [0] * len(positions)
         for number in range(len(positions) - 1, -1, -1):  # a branch leads to a higher number
@@ -373,7 +390,10 @@ class Template:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """All models that some stage allows, in order of first mention; :class:`TemplateError` if the template is not bound."""
+        """All models that some stage allows, in order of first mention.
+
+        Raises :class:`TemplateError` if a stage does not name its models (:meth:`bind`).
+        """
         names: dict[str, None] = {}
         for stage in self.stages:
             if stage.models is None:
@@ -382,7 +402,7 @@ class Template:
         return tuple(names)
 
     def bind(self, catalog: Sequence[str]) -> Template:
-        """Return this template with every model of ``catalog`` in the stages whose ``models`` is None.
+        """Return a copy in which every stage whose ``models`` is None allows all models of ``catalog``.
 
         Args:
             catalog: Names of the available models.
@@ -404,7 +424,7 @@ class Template:
         return self._mapped(bound)
 
     def with_exits(self, exits: Container[str]) -> Template:
-        """Return this template with only the answerable stages in ``exits`` left answerable.
+        """Return a copy in which only stages in ``exits`` are answerable, so that requests can end only there.
 
         Raises:
             TemplateError: No answerable stage is left.
@@ -416,13 +436,16 @@ class Template:
         return self._mapped(ended)
 
     def stages_before(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages that the stages in ``names`` may follow directly: in a chain, a branch, or a loop's next turn."""
+        """Return the stages that may come directly before one of the stages in ``names``, also in the previous turn of a
+        loop.
+        """
         return frozenset(before for before, name in self.form.pairs if name in names)
 
     def held_before(self, exits: Collection[str]) -> frozenset[str]:
-        """Return the stages whose answers may remain after an optional stage or a judge in ``exits``.
+        """Return the stages whose answer may still be a request's answer when it ends after a later stage in ``exits``.
 
-        Requests may not end after the returned stages, but their answers remain if the later stage is skipped or only judges.
+        The answer remains if the later stage is skipped (it is optional) or only judges answers. Requests need not be able
+        to end directly after the returned stages.
         """
         found: set[str] = set()
         waiting = {stage.name for stage in self.stages if stage.name in exits and stage.keeps_answer}
@@ -433,16 +456,18 @@ class Template:
         return frozenset(found)
 
     def exits_by(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages after which a request can end, because a conditional edge leaves them or nothing follows.
+        """Return the stages after which a request can end, because a conditional edge leaves the stage or no stage follows.
 
-        ``names`` are the stages that conditional edges lead back to: such an edge leaves a stage that comes directly before one
-        of them. The last stage is an exit, too, unless it is in a loop with such an edge elsewhere.
+        ``names`` are the stages to which conditional edges lead back. Such an edge leaves a stage that comes directly
+        before one of them. The last stage counts, too, unless it is in a loop with one of the stages in ``names``.
         """
         return self.stages_before(names) | self.form.last_exits(names)
 
     @cached_property
     def own_ends(self) -> frozenset[str]:
-        """The stages after which the application's own edges may end a request: the last stage; with branches, all stages."""
+        """The stages after which the application's graph may end a request by itself: the last stage or, with branches, any
+        stage.
+        """
         return frozenset(stage.name for stage in self.form.own_ends)
 
     @property
@@ -452,8 +477,9 @@ class Template:
         return found if len(found) == len(self.base.stages) else None
 
     def with_defaults(self, defaults: Mapping[str, str | None]) -> Template:
-        """Return this template with other default models, by stage; None, or a model that the stage does not allow, changes
-        nothing.
+        """Return a copy with the default models in ``defaults``, keyed by stage.
+
+        A stage keeps its default if the value is None or a model that the stage does not allow.
         """
 
         def declared(stage: Stage) -> Stage:
@@ -465,14 +491,14 @@ class Template:
         return self._mapped(declared)
 
     def with_optional(self, optional: Mapping[str, str | None]) -> Template:
-        """Return this template with the stages that are keys of ``optional`` made optional.
+        """Return a copy in which the stages that are keys of ``optional`` are optional (may be skipped).
 
-        The value is the key of the stage's verdict if the stage is a judge, else None.
+        The value is None or, for a stage that judges answers, the key of the state under which it stores its verdict.
         """
         return self._mapped(lambda s: replace(s, optional=True, verdict=optional[s.name]) if s.name in optional else s)
 
     def with_stop(self, stop: StopRule) -> Template:
-        """Return this template under another stop rule."""
+        """Return a copy of this template with the stop rule ``stop``."""
         return replace(self, stop=stop)
 
     def _mapped(self, change: Callable[[Stage], Stage]) -> Template:
@@ -494,9 +520,7 @@ class Template:
 
 
 class Branching:
-    """Computes properties of a template in which several stages can follow a prefix, so that the application chooses the next
-    one.
-    """
+    """Computes properties of a template that branches: the application chooses which of several stages comes next."""
 
     knows_past_ends = False
     """False: after the end of a request, the next stage would be unknown; see :attr:`Template.knows_past_ends`."""
@@ -506,17 +530,17 @@ class Branching:
 
     @property
     def places(self) -> Flow | None:
-        """The automaton that finds a request's position from its stages, which a branching template always needs."""
+        """The automaton that finds a request's position from its stages."""
         return self._template.flow
 
     @property
     def certain_stages(self) -> tuple[Stage, ...]:
-        """Empty, because the application chooses the next stages."""
+        """An empty tuple, because the application chooses the next stages."""
         return ()
 
     @property
     def own_ends(self) -> tuple[Stage, ...]:
-        """The stages after which the application's own edges may end a request: all of them."""
+        """The stages after which the application's graph may end a request by itself: all stages."""
         return self._template.stages
 
     @property
@@ -525,7 +549,7 @@ class Branching:
         return self._template.flow.follows
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages after which nothing may follow; ``names``, the stages that edges lead back to, have no effect."""
+        """Return the stages that may be the last of a request; ``names`` has no effect in a template that branches."""
         return self._template.flow.last_stages
 
     def noted(self, stage: str | None) -> str | None:
@@ -537,7 +561,9 @@ class Branching:
         return has_ended
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
-        """Return whether loop bounds allow one of the stages ``arms`` to come next; see :meth:`Template.leaves_room`."""
+        """Return False if loop bounds prevent each of the stages ``arms`` from coming next, otherwise True; see
+        :meth:`Template.leaves_room`.
+        """
         allowed = self._template.choices_after(stages)
         if allowed is None or (arms is not None and not arms):
             return True
@@ -547,13 +573,15 @@ class Branching:
 
 
 class Chain(Branching):
-    """Computes properties of a template in which a request's position follows from its number of invocations."""
+    """Computes properties of a linear template, in which each stage has only one possible next stage."""
 
     knows_past_ends = True
 
     @property
     def places(self) -> Flow | None:
-        """The automaton as at :attr:`Template.places`, which a chain only needs if two stages run in one superstep."""
+        """The automaton that finds a request's position from its stages; None if no two stages run at the same time, so
+        that it is not needed.
+        """
         return self._template.flow if self._template.joint_invocations else None
 
     @property
@@ -563,18 +591,20 @@ class Chain(Branching):
 
     @property
     def own_ends(self) -> tuple[Stage, ...]:
-        """The stages after which the application's own edges may end a request: the last stage."""
+        """The stages after which the application's graph may end a request by itself: the last stage."""
         return self._template.stages[-1:]
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """All pairs of stages that may follow each other directly, including the next turn of a loop, even of only one turn."""
+        """All pairs of stages of which the second may follow the first directly. The last and first stage of each loop are
+        such a pair.
+        """
         order = pairwise(stage.name for stage in self._template.stages)
         loops = (list(stages_of(step.stages)) for step in walk(self._template.steps) if isinstance(step, Loop))
         return frozenset((*order, *((stages[-1].name, stages[0].name) for stages in loops)))
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """Return the last stage as a set; empty if it is in a loop at the template's end with a stage in ``names``."""
+        """Return the last stage as a set; an empty set if the template ends with a loop that contains a stage in ``names``."""
         last = self._template.steps[-1]
         is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))
         return frozenset(() if is_left_by_edge else (self._template.stages[-1].name,))
@@ -587,7 +617,7 @@ class Chain(Branching):
         return has_ended if verdict is None else verdict
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
-        """Return whether the template allows more than ``length`` invocations."""
+        """Return whether the template allows more than ``length`` invocations; the other arguments have no effect."""
         return length < self._template.depth
 
 
@@ -597,12 +627,14 @@ def learnt_kind(kind: str | None, kinds: tuple[str, ...]) -> str:
 
 
 def stage_title(stage: str, kind: str) -> str:
-    """Return the name that a stage gets for requests of a type; for the type ``""``, the stage's own name."""
+    """Return the name of a stage in a template with request types, such as ``write [sql]``; the stage's own name if
+    ``kind`` is ``""``.
+    """
     return f"{stage} [{kind}]" if kind else stage
 
 
 def longest(steps: Sequence[Step]) -> int:
-    """Return the maximum number of invocations in the steps, computed without unrolling loops."""
+    """Return the maximum number of invocations that the steps allow."""
     total = 0
     for step in steps:
         if isinstance(step, Loop):
@@ -617,7 +649,7 @@ def longest(steps: Sequence[Step]) -> int:
 
 
 def _unrolled(steps: Sequence[Step]) -> Iterator[Stage | Parallel]:
-    """Yield the stages of linear steps with loops unrolled."""
+    """Yield the stages of steps without branches; the stages of a loop are repeated for each turn."""
     for step in steps:
         if isinstance(step, Loop):
             for _ in range(step.times):

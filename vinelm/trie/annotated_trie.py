@@ -1,4 +1,6 @@
-"""Tries with annotated nodes, and the path metrics that follow from the annotations (VineLM paper §3.3)."""
+"""Tries whose nodes have estimates of success, cost and latency, and the path metrics that follow from them (VineLM paper
+§3.3).
+"""
 
 from __future__ import annotations
 
@@ -73,16 +75,16 @@ class AnnotatedTrie:
     ``cost_usd`` and ``latency_s``, and the path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by request
     difficulty, which give a plan's results for the requests that reach each node under it; None if the estimator gives none.
 
-    ``tried`` says for each edge whether plans may run it, shape (edges,): if only plans that requests have run were compared
-    with the current setup, plans may only run the edges of these plans. None allows every edge.
+    ``tried`` says for each edge whether plans may run it, shape (edges,). It excludes edges if only plans that requests
+    have run were compared with the current setup. None allows every edge.
 
-    ``signals`` is the trie of signals; None if no signals are declared, or it was not estimated. ``verdict`` says
-    whether to serve the trie's plans instead of the current setup; None if the estimate was not checked.
+    ``signals`` is the trie of signals (see :class:`SignalTrie`); None if no signals are declared, or it was not estimated.
+    ``verdict`` says whether to serve the trie's plans instead of the current setup; None if the estimate was not checked.
 
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
-    ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
-    parts of the variances that come from the request's size; None if the estimator gives none. ``meta`` holds the
-    provenance as plain JSON.
+    ``path_latency_s``. ``count`` is the number of recorded results at each node. ``cost_size_var`` and ``latency_size_var``
+    are the parts of the variances that come from the request's size. Each of these is None if the estimator does not give
+    it. ``meta`` has facts about the origin of the estimates, as plain JSON types.
 
     Raises:
         VineLMError: An array has the wrong shape, an annotation is not finite, or a trie that branches lacks ``arm`` and
@@ -142,17 +144,18 @@ class AnnotatedTrie:
 
     @property
     def branches(self) -> bool:
-        """Whether several stages may follow some node, so that ``arm`` and ``arm_success`` are not None."""
+        """Whether several stages may follow some node; if so, ``arm`` and ``arm_success`` are not None."""
         return not self.template.is_linear
 
     @cached_property
     def outcomes(self) -> Outcomes:
-        """The outcomes of calls (signals and answers) at each node, on which plans depend; none in a trie of paths."""
+        """The outcomes of calls (signals and answers) at each node, on which plans may depend; empty in a trie of paths."""
         return Outcomes.none(len(self.trie.stages), len(self.trie))
 
     @cached_property
     def reach(self) -> FloatArray:
-        """reach_u: P(a request that follows this path invokes u), the product of the branch probabilities along it.
+        """For each node u, reach_u = P(a request that follows the path to u invokes u): the product of the branch
+        probabilities along the path.
 
         If one stage follows each node, it is the product of (1 - s_j) over the proper ancestors j of u.
         """
@@ -173,10 +176,10 @@ class AnnotatedTrie:
 
     @property
     def arms(self) -> tuple[FloatArray, FloatArray]:
-        """New arrays like ``arm`` and ``arm_success``; on a linear trie, whose fields are None, they are computed from the
-        stops.
+        """New arrays like the fields ``arm`` and ``arm_success``. For a linear trie, where these fields are None, they are
+        computed from ``stop``.
 
-        Their indices are :attr:`Trie.arm_items`: the node after the branch or, in a merged trie, the edge.
+        A branch's values are at the index of the node after it or, in a merged trie, of the edge (:attr:`Trie.arm_items`).
         """
         found = np.ones(self.trie.n_arm_items), np.zeros(self.trie.n_arm_items)
         for values, of_edges in zip(found, self.arms_by_edge, strict=True):
@@ -192,26 +195,28 @@ class AnnotatedTrie:
 
     @property
     def rated(self) -> FloatArray:
-        """By node, the values whose standard errors are ``accuracy_se``: the path's accuracy, or in a merged trie the node's
-        ``success``.
+        """For each node, the accuracy of its path or, in a merged trie, its ``success``. ``accuracy_se`` has the standard
+        errors of these values.
         """
         return self.reading.rated
 
     def weight_of(self, nodes: npt.NDArray[Any]) -> FloatArray:
-        """Return each node's weight in a mean: its number of observations or, if unknown, its reach (1 in a merged trie)."""
+        """Return each node's weight for a mean over nodes: its number of recorded results or, if unknown, its reach (1 in a
+        merged trie).
+        """
         if self.count is not None and self.count[nodes].any():
             return np.asarray(self.count[nodes], np.float64)
         return np.asarray(np.maximum(self.reading.reach[nodes], 1e-12))
 
     def by_ends(self, *, one: Callable[[AnnotatedTrie], Made], several: Callable[[AnnotatedTrie], Made]) -> Made:
-        """Return ``one(self)`` if each plan over this trie ends at one node, else ``several(self)``."""
+        """Return ``one(self)`` if each plan over this trie ends at a single node, otherwise ``several(self)``."""
         return several(self) if self.is_contingent else one(self)
 
     @cached_property
     def reading(self) -> TrieReading:
-        """The figures of this trie that reports show, by node.
+        """The object that computes the figures of this trie that reports show, for each node.
 
-        They are figures of the node's path if each plan ends at one node, otherwise of the node itself.
+        They describe the node's path if each plan ends at a single node, otherwise the node itself.
         """
         if self.trie.is_merged:
             return MergedReading(self)
@@ -224,7 +229,8 @@ class AnnotatedTrie:
 
     @property
     def calls_per_hour(self) -> float | None:
-        """Requests per hour for which the annotated costs hold: this rate decides how often prompt caches hit.
+        """The number of requests per hour for which the trie's costs hold; this rate determines how often prompt caches are
+        hit.
 
         0 if prompt caches never hit. None if no recorded call had a cache hit due to another request, so that the costs hold at
         any rate.
@@ -234,8 +240,8 @@ class AnnotatedTrie:
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """At most one line that says why plans ignore the declared request types: distinguishing them does not help. Else
-        empty.
+        """One line that says that plans ignore the declared request types, because distinguishing them does not help;
+        otherwise empty.
         """
         return tuple(
             "Kinds of request are declared and not told apart: plans by kind promise"
@@ -245,20 +251,20 @@ class AnnotatedTrie:
 
     @cached_property
     def stage_names(self) -> tuple[str, ...]:
-        """The workflow's stage for each stage of the trie, whose own names may include a request type or, with signals, an
-        outcome.
+        """For each stage of the trie, the name of the template's stage, which lacks the outcome that a trie of signals adds
+        to names.
         """
         return tuple(self.template.stages[stage].name for stage in self.outcomes.stages)
 
     @cached_property
     def stage_kinds(self) -> tuple[str, ...]:
-        """The request type of each stage of the trie; ``""`` without types."""
+        """For each stage of the trie, the request type that it is for; ``""`` if types are not distinguished."""
         kinds = self.template.kinds_of_stages
         return tuple(kinds[stage] for stage in self.outcomes.stages)
 
     @cached_property
     def arm_stages(self) -> Mapping[str, tuple[str, str]]:
-        """The workflow's stage and the request type for each stage of the trie, by the stage's name in the trie."""
+        """Pairs (name of the template's stage, request type), keyed by the name of the trie's stage."""
         return dict(zip(self.trie.stages, zip(self.stage_names, self.stage_kinds, strict=True), strict=True))
 
     @property
@@ -267,11 +273,13 @@ class AnnotatedTrie:
         return (self, *((self.signals,) if self.signals else ()))
 
     def judged(self, found: Verdict | None) -> AnnotatedTrie:
-        """Return the trie with the verdict ``found`` on its plans, also in its trie of signals; None removes the verdict."""
+        """Return a copy of the trie, and of its trie of signals, with the verdict ``found``; None removes the verdict."""
         return replace(self, verdict=found, signals=self.signals and replace(self.signals, verdict=found))
 
     def within(self, tried: BoolArray) -> AnnotatedTrie:
-        """Return the trie limited to plans over these edges, shape (edges,); its trie of signals is limited likewise."""
+        """Return a copy in which plans may run only the edges for which ``tried`` is true, shape (edges,); also in its trie
+        of signals.
+        """
         return replace(self, tried=tried, signals=self.signals and self.signals.within_paths(tried, self.trie))
 
     def writes_answer(self, node: int) -> bool:
@@ -280,7 +288,7 @@ class AnnotatedTrie:
         return stage.answerable or stage.verdict is not None
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return the index of the slot that each group of edges belongs to, and the number of slots.
+        """Return (index of the slot of each group of edges, number of slots).
 
         A slot is a stage of the application, for which a fixed plan has one model. A group of edges has all edges from one node
         to one stage of the trie.
@@ -296,7 +304,9 @@ class AnnotatedTrie:
         return np.array(own)[np.array(self.outcomes.stages)[stage]], max(own) + 1
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie with the estimates from resampled requests adapted to other shares of the requests at each node.
+        """Return the trie with its estimates from resampled requests multiplied by a factor for each node.
+
+        It is used if request types have other shares of the requests than in the profile.
 
         A trie of paths has no such estimates and is returned unchanged.
 
@@ -307,40 +317,46 @@ class AnnotatedTrie:
 
     @property
     def is_contingent(self) -> bool:
-        """Whether plans over the trie depend on what happens: the trie branches, or its nodes have several histories."""
+        """Whether plans over the trie depend on what happens during a request: the trie branches, or merges histories."""
         return self.arm is not None or self.trie.is_merged
 
     @cached_property
     def accuracy(self) -> FloatArray:
-        """A(u) = sum over proper ancestors of reach_j b_j, plus reach_u a_u: expected accuracy if the controller ends at u."""
+        """A(u) = sum over proper ancestors of reach_j b_j, plus reach_u a_u: the expected accuracy of the plan that runs
+        the path to node u and ends there.
+        """
         ended = self.trie.accumulate(self.reach * self.stop_success) - self.reach * self.stop_success
         return _read_only(ended + self.reach * self.success)
 
     @cached_property
     def path_cost_usd(self) -> FloatArray:
-        """C(u) = sum of reach_j c_j from the root to u: expected dollars, discounted by early stops."""
+        """C(u) = sum of reach_j c_j from the root to u: expected dollars of the path to node u, less what early stops save."""
         return _read_only(self.trie.accumulate(self.reach * self.cost_usd))
 
     @cached_property
     def path_latency_s(self) -> FloatArray:
-        """T(u) = sum of t_j from the root to u: expected seconds of running the whole path, not discounted (§3.3)."""
+        """T(u) = sum of t_j from the root to u: expected seconds of running the whole path to node u, without early stops
+        (§3.3).
+        """
         return _read_only(self.trie.accumulate(self.latency_s))
 
     @cached_property
     def knows_latency(self) -> bool:
-        """Whether some latency is not zero. All latencies are zero if the recorded answers have none."""
+        """Whether latencies are known. If the recorded answers have none, all latencies of the trie are zero."""
         return bool(self.latency_s.any())
 
     @cached_property
     def full_cost_usd(self) -> FloatArray:
-        """K(u) = sum of c_j from the root to u: expected dollars of running the whole path; for per-request budgets."""
+        """K(u) = sum of c_j from the root to u: expected dollars of running the whole path to node u, without early stops;
+        used for budgets per request.
+        """
         return _read_only(self.trie.accumulate(self.cost_usd))
 
     @cached_property
     def most_usd(self) -> FloatArray:
         """Upper limit of the cost of each node's invocation, in dollars.
 
-        A quantile that includes the spread between requests and the error of the mean cost.
+        It is a quantile that accounts for the spread between requests and for the error of the mean cost.
         """
         unknown = np.zeros(len(self.trie))
         if self.cost_se is not None:
@@ -351,19 +367,23 @@ class AnnotatedTrie:
 
     @cached_property
     def path_most_usd(self) -> FloatArray:
-        """Sum of :attr:`most_usd` over the path from the root to each node; exact if all calls of a request are long or
-        short together.
+        """For each node, the sum of :attr:`most_usd` over its path. It is an upper limit for requests whose calls are all
+        long.
         """
         return _read_only(self.trie.accumulate(self.most_usd))
 
     @cached_property
     def path_latency_var(self) -> FloatArray:
-        """Variance of T(u) in seconds squared, for invocations that are independent given the path."""
+        """Variance of the seconds of running the whole path to each node, in seconds squared. Invocations count as
+        independent.
+        """
         return _read_only(self.trie.accumulate(self.latency_var))
 
     @cached_property
     def full_cost_var(self) -> FloatArray:
-        """Variance of K(u) in dollars squared, for invocations that are independent given the path."""
+        """Variance of the dollars of running the whole path to each node, in dollars squared. Invocations count as
+        independent.
+        """
         return _read_only(self.trie.accumulate(self.cost_var))
 
     def latency_quantile(self, level: float) -> FloatArray:
@@ -375,17 +395,18 @@ class AnnotatedTrie:
         return lognormal_quantile(self.cost_usd, self.cost_var, level)
 
     def path_latency_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile of the seconds of running the whole path to u at zero load; shape (n + 1,)."""
+        """Return the ``level`` quantile of the seconds of running the whole path to each node at zero load; shape (n + 1,)."""
         return self._path_quantile(self.latency_s, self.latency_var, self.latency_size_var, level)
 
     def full_cost_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile of the cost of a request that runs the whole path to u, in dollars; shape (n + 1,)."""
+        """Return the ``level`` quantile of the cost, in dollars, of running the whole path to each node; shape (n + 1,)."""
         return self._path_quantile(self.cost_usd, self.cost_var, self.cost_size_var, level)
 
     def _path_quantile(self, mean: FloatArray, var: FloatArray, size_var: FloatArray | None, level: float) -> FloatArray:
-        """Return log-normal quantiles of sums along paths.
+        """Return the ``level`` quantile of a log-normal sum along the path to each node, shape (n + 1,).
 
-        The parts of the variances that come from the request's size add as standard deviations, the other parts as variances.
+        ``mean`` and ``var`` are those of each node's term. ``size_var`` has the parts of the variances that come from the
+        request's size; they add as standard deviations, the other parts as variances.
         """
         common = np.zeros_like(var) if size_var is None else np.minimum(size_var, var)
         total = self.trie.accumulate(var - common) + self.trie.accumulate(np.sqrt(common)) ** 2
@@ -404,14 +425,15 @@ class AnnotatedTrie:
         return tuple(sorted({self.catalog[name].engine for name in self.trie.models}))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return one row per node but the root, indexed by ``node``. Needs the extra ``pandas``.
+        """Return a data frame with a row for each node except the root, indexed by ``node``. Needs the extra ``pandas``.
 
-        The columns are the node's ``prefix`` (a tuple of model names), ``depth``, ``stage``, ``model`` and ``answerable``, its
-        annotations (:data:`NODE_ARRAYS`), ``reach``, the path metrics ``accuracy``, ``path_cost_usd``, ``path_latency_s`` and
-        ``full_cost_usd``, and what the estimator gives of ``count`` and the standard errors. Variances end in ``_usd2`` and
-        ``_s2``, standard errors in their unit.
+        The columns are the node's ``prefix`` (a tuple of model names), ``depth``, ``stage``, ``model`` and ``answerable``,
+        its annotations (:data:`NODE_ARRAYS`) and ``reach``. There are also the path metrics ``accuracy``,
+        ``path_cost_usd``, ``path_latency_s`` and ``full_cost_usd`` and, if the estimator gives them, ``count`` and the
+        standard errors. Variances end in ``_usd2`` and ``_s2``, standard errors in their unit.
 
-        For contingent plans, the branches (:data:`ARM_ARRAYS`) replace the path metrics and standard errors.
+        If plans depend on what happens during a request, the branches (:data:`ARM_ARRAYS`) replace the path metrics and
+        standard errors.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -419,7 +441,9 @@ class AnnotatedTrie:
         return data_frame(self.columns(), index=range(1, len(self.trie)), index_name="node")
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of :meth:`to_pandas` by name: the values of all nodes but the root, in node order."""
+        """Return the columns of :meth:`to_pandas`, keyed by name; each has the values of all nodes except the root, in node
+        order.
+        """
         columns: dict[str, Any] = self.trie.labels() | {"answerable": self.trie.answerable[1:]}
         for name in self.reading.columns:
             values = getattr(self, name)
@@ -428,13 +452,14 @@ class AnnotatedTrie:
         return columns
 
     def _repr_html_(self) -> str:
-        """Return the trie as a table, for notebooks."""
+        """Return an HTML table of the trie, which notebooks display."""
         return self.reading.table()
 
 
 @dataclass(frozen=True, eq=False)
 class SignalTrie(AnnotatedTrie):
-    """A trie of signals: a branch stands for the outcome (signal and answer) of the last call and the stage that follows it.
+    """A trie of signals, in which a branch stands for both the outcome of the last call (its signal and answer) and the
+    next stage.
 
     The names of its stages include this outcome. ``outcomes`` has the possible outcomes after each node, with the probabilities
     of stages and answers.
@@ -450,11 +475,11 @@ class SignalTrie(AnnotatedTrie):
 
     @property
     def branches(self) -> bool:
-        """True: outcomes are branches; see :attr:`AnnotatedTrie.branches`."""
+        """True, because in a trie of signals outcomes are branches; see :attr:`AnnotatedTrie.branches`."""
         return True
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return slots as :meth:`AnnotatedTrie.slots` does, but in a chain with one slot per invocation, counted from 0."""
+        """Return slots as :meth:`AnnotatedTrie.slots` does. If the template does not branch, each invocation is one slot."""
         found = depth.astype(np.int64) if self.template.base.is_linear else super().slots(stage, depth)[0]
         return found, 1 + int(found.max(initial=0))
 
@@ -462,8 +487,7 @@ class SignalTrie(AnnotatedTrie):
         """Return the trie with the ``spread`` and ``cost_spread`` of its outcomes multiplied by each node's factor in
         ``change``.
 
-        These estimates from resampled requests include how often requests have each history; see
-        :meth:`AnnotatedTrie.with_shares`.
+        These are the estimates from resampled requests; see :meth:`AnnotatedTrie.with_shares`.
         """
         found = self.outcomes
         spread, cost = found.spread * change[found.node, None], found.cost_spread * change[:, None]
@@ -471,7 +495,7 @@ class SignalTrie(AnnotatedTrie):
         return replace(self, outcomes=outcomes)
 
     def within_paths(self, tried: BoolArray, paths: Trie) -> Self:
-        """Return the trie limited to the histories that only use allowed edges of a trie of paths.
+        """Return a copy in which plans may run only edges that are allowed in the corresponding trie of paths.
 
         Args:
             tried: Whether each edge of ``paths`` is allowed, shape (edges,).
@@ -480,8 +504,8 @@ class SignalTrie(AnnotatedTrie):
         return replace(self, tried=tried[path_edges(self.trie, self.outcomes.stages, paths)])
 
     def returning_last(self) -> Self:
-        """Return the trie for graphs that can only return their last answer: ``success`` and other rates then refer to this
-        answer.
+        """Return the trie for a graph that can only return its last answer, not an earlier one. ``success`` and other rates
+        then refer to the last answer.
         """
         outcomes = self.outcomes
         if not outcomes.returns_earlier:
@@ -491,10 +515,10 @@ class SignalTrie(AnnotatedTrie):
         return replace(found, stop_success=np.asarray(np.bincount(outcomes.node, ends, len(self.trie)), np.float64))
 
     def with_right(self, outcomes: Outcomes, right: FloatArray) -> Self:
-        """Return the trie with other outcomes, and with ``success`` and ``arm_success`` computed from ``right``.
+        """Return a copy with the outcomes ``outcomes``, and with ``success`` and ``arm_success`` computed from ``right``.
 
         Args:
-            outcomes: The new outcomes, in the order of the present ones.
+            outcomes: The new outcomes, in the order of the old ones.
             right: P(the outcome occurs, and the answer that counts is right | the node is reached), shape (outcomes,).
         """
         trie, size = self.trie, len(self.trie)
@@ -520,9 +544,10 @@ _SHOWN_PATHS = 10
 
 @dataclass(frozen=True, eq=False)
 class TrieReading(ABC):
-    """The figures of a trie that reports show, such as accuracy and cost by node.
+    """The figures of a trie that reports show, such as the accuracy and cost of each node.
 
-    Subclasses compute them for tries of paths, tries in which plans end at several nodes, and merged tries.
+    There are subclasses for tries in which a plan ends at one node, tries in which a plan may end at several nodes, and
+    merged tries.
     """
 
     annotated: AnnotatedTrie
@@ -536,31 +561,33 @@ class TrieReading(ABC):
 
     @property
     def rated(self) -> FloatArray:
-        """By node, the accuracy of the node's path, whose standard errors are ``accuracy_se``."""
+        """For each node, the accuracy of its path; ``accuracy_se`` has the standard errors."""
         return self.annotated.accuracy
 
     @property
     def rated_usd(self) -> FloatArray:
-        """By node, the cost of the node's path in dollars, whose standard errors are ``cost_se``."""
+        """For each node, the cost of its path in dollars; ``cost_se`` has the standard errors."""
         return self.annotated.path_cost_usd
 
     @property
     def reach(self) -> FloatArray:
-        """P(a request reaches the node | the models up to the node) if known, otherwise 1; by node."""
+        """For each node, P(a request reaches the node | its models are those of the node's path) if known, otherwise 1."""
         return self.annotated.reach
 
     @property
     def everything_usd(self) -> float | None:
-        """Expected cost, in dollars, of running a request on every path.
+        """The expected cost, in dollars, of running one request on every path of the trie.
 
-        None for merged histories, since long loops never run fully.
+        None for a merged trie, since long loops never run fully.
         """
         return float((self.annotated.reach * self.annotated.cost_usd)[1:].sum())
 
     @property
     @abstractmethod
     def answer_accuracy(self) -> FloatArray:
-        """Accuracy of the plan that ends at each node; if plans have several ends, P(right answer | the node is reached)."""
+        """For each node, the accuracy of the plan that ends there. If plans may end at several nodes: P(right answer | the
+        node is reached).
+        """
 
     @property
     @abstractmethod
@@ -582,7 +609,7 @@ class TrieReading(ABC):
 
 
 class PathReading(TrieReading):
-    """The figures that reports show for a trie in which one stage follows each prefix and a plan ends at a single node."""
+    """The figures that reports show for a trie in which each plan ends at a single node, because the trie has no branches."""
 
     noun = "paths"
     holds_common_errors = True
@@ -593,20 +620,22 @@ class PathReading(TrieReading):
 
     @property
     def answer_accuracy(self) -> FloatArray:
-        """The accuracy of each node's path."""
+        """For each node, the accuracy of the plan that runs the path to the node and ends there."""
         return self.annotated.accuracy
 
     @property
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
-        """Return the metrics of paths, from which plans are made."""
+        """Return the arrays from which plans are made: the metrics of paths, such as accuracy and cost."""
         return [self.annotated.accuracy, self.annotated.path_cost_usd, self.annotated.path_latency_s]
 
     def display_path(self, node: int) -> tuple[str, ...]:
-        """Return the node's models."""
+        """Return the models on the path to a node."""
         return self.annotated.trie.prefix(node)
 
     def table(self) -> str:
-        """Return an HTML table of the most accurate paths on the accuracy-cost frontier."""
+        """Return an HTML table of the most accurate of those paths for which no other path is at least as accurate and
+        cheap.
+        """
         own, frontier = self.annotated, self._frontier()
         rows = [
             (
@@ -622,7 +651,9 @@ class PathReading(TrieReading):
         return html_table(caption, ("path", "accuracy", "cost per request", "latency"), rows)
 
     def _frontier(self) -> list[int]:
-        """Return the answerable nodes more accurate than all other nodes of at most the same cost, most accurate first."""
+        """Return the nodes at which a plan may end and for which no other such node is at least as accurate and cheap, most
+        accurate first.
+        """
         accuracy, cost_usd = self.annotated.accuracy, self.annotated.path_cost_usd
         nodes = np.flatnonzero(self.annotated.trie.answerable)
         order = nodes[np.lexsort((-accuracy[nodes], cost_usd[nodes]))]
@@ -641,28 +672,28 @@ class HistoryReading(TrieReading):
 
     @property
     def answer_accuracy(self) -> FloatArray:
-        """P(the current answer is right | the node is reached), by node."""
+        """For each node, P(the current answer is right | the node is reached)."""
         return self.annotated.success
 
     @property
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
-        """Return the rates of nodes and branches, from which plans are made."""
+        """Return the arrays from which plans are made: the rates of nodes and branches."""
         rates = (getattr(self.annotated, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS))
         return [values for values in rates if values is not None]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the arrays of a data frame: without path metrics, which would mislead because no plan ends at a single
-        node.
+        """The names of the arrays in the trie's data frame. Path metrics are left out, because plans may end at several
+        nodes.
         """
         return ("reach", *NODE_ARRAYS, *ARM_ARRAYS, "arm_se", "count")
 
     def display_path(self, node: int) -> tuple[str, ...]:
-        """Return the stages and models of the node's path, since models alone do not identify it."""
+        """Return the stages and models of the node's path, since models alone do not identify the node."""
         return tuple(f"{stage} {model}" for stage, model in self.annotated.trie.edges(node))
 
     def table(self) -> str:
-        """Return an HTML table with the number of histories and observations for each depth and stage."""
+        """Return an HTML table with the numbers of nodes and recorded results for each depth and stage."""
         trie, count, rows = self.annotated.trie, self.annotated.count, []
         for depth, level in enumerate(trie.levels[1:], start=1):
             for stage in np.unique(trie.stage[level]):
@@ -683,12 +714,12 @@ class MergedReading(HistoryReading):
 
     @property
     def rated(self) -> FloatArray:
-        """The success of each node, whose standard errors are ``accuracy_se``."""
+        """For each node, its ``success``; ``accuracy_se`` has the standard errors."""
         return self.annotated.success
 
     @property
     def rated_usd(self) -> FloatArray:
-        """The cost of each node's invocation in dollars, whose standard errors are ``cost_se``."""
+        """For each node, the cost of its invocation in dollars; ``cost_se`` has the standard errors."""
         return self.annotated.cost_usd
 
     @property
@@ -698,7 +729,9 @@ class MergedReading(HistoryReading):
 
 
 def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> FloatArray:
-    """Return the ``level`` quantile of log-normals with these means and variances, elementwise; 0 if the mean is 0."""
+    """Return, for each element, the ``level`` quantile of a log-normal distribution with this mean and variance; 0 if the
+    mean is 0.
+    """
     relative = np.divide(np.sqrt(var), mean, out=np.zeros_like(mean), where=mean > 0)
     log_var = np.log1p(relative**2)
     return np.asarray(mean * np.exp(NormalDist().inv_cdf(level) * np.sqrt(log_var) - 0.5 * log_var))
@@ -710,24 +743,21 @@ def _read_only(values: Array) -> Array:
 
 
 def whole_paths(annotated: AnyTrie) -> AnyTrie:
-    """Return the annotated trie with only its leaves answerable, so that plans run to the last invocation.
+    """Return a copy of the trie in which plans can end only at leaves, so that they run to the last invocation.
 
-    This is faster than passing the leaves to a planner as ``candidates``, which scans the subtree for each plan: a planner over
-    the result can use its frontier index.
+    Planning over the result is faster than passing the leaves to a planner as ``candidates``.
     """
     return _answerable_only(annotated, annotated.trie.is_leaf)
 
 
 def ending_after(annotated: AnyTrie, stages: Collection[str]) -> AnyTrie:
-    """Return the annotated trie in which plans may end only after these stages of the workflow: only their nodes are
-    answerable.
-    """
+    """Return a copy of the trie in which plans may end only after the workflow's stages in ``stages``."""
     allowed = [index for index, name in enumerate(annotated.stage_names) if name in stages]
     return _answerable_only(annotated, np.isin(annotated.trie.stage, allowed))
 
 
 def within_exits(annotated: AnyTrie) -> AnyTrie:
-    """Return the annotated trie in which plans may end only at the template's ``exits``; unchanged if ``exits`` is None.
+    """Return a copy of the trie in which plans may end only after the template's ``exits``; unchanged if ``exits`` is None.
 
     If ``exits`` is empty, plans run to the last invocation.
     """

@@ -1,4 +1,4 @@
-"""The arrays of tries."""
+"""Helper functions for the arrays of tries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def preorder_misfit(parent: npt.NDArray[Any], end: npt.NDArray[Any], depth: npt.NDArray[Any]) -> str | None:
-    """Return why the arrays of parents and subtree ends do not match the depths of nodes in pre-order; None if they match."""
+    """Return the reason why ``parent`` and ``end`` do not match ``depth``, for nodes in pre-order; None if they match.
+
+    ``end`` has, for each node, one past its last descendant.
+    """
     depth = depth.astype(np.int64)
     if np.any(depth[1:] > depth[:-1] + 1):
         return "trie.depth is not that of a pre-order"

@@ -15,12 +15,13 @@ KEY = "cache_hits"
 
 
 def with_hits(annotated: AnyTrie, rates: Mapping[tuple[str, str], float]) -> AnyTrie:
-    """Return the trie with lower dollars and seconds, because a cache answers a share of the invocations.
+    """Return a copy of the trie with lower dollars and seconds, for a service in which a cache answers a share of the
+    invocations.
 
     Args:
         annotated: The trie, estimated as if every call were made. Seconds of tools are not known separately, and count as model
             seconds.
-        rates: The share of the invocations that the cache answers, in [0, 1), by the workflow's stage and the model.
+        rates: The share of the invocations that the cache answers, in [0, 1), keyed by (stage of the workflow, model).
     """
     if not rates:
         return annotated
@@ -45,7 +46,7 @@ def with_hits(annotated: AnyTrie, rates: Mapping[tuple[str, str], float]) -> Any
 
 
 def seconds_if_asked(annotated: AnnotatedTrie, node: int) -> float:
-    """Return the expected seconds of a node's invocation if its call is really made, because no cache answers it."""
+    """Return the expected seconds of a node's invocation if the cache does not answer it, so that the model is called."""
     seconds, trie = float(annotated.latency_s[node]), annotated.trie
     told: Mapping[str, Mapping[str, float]] = annotated.meta.get(KEY, {})
     if not told or trie.model[node] < 0:

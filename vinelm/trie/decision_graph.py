@@ -1,8 +1,9 @@
 """The decision graph of a trie: its nodes by level and, for each node and branch, the models that may run next.
 
-A node is a history. After it, the application takes one of several branches (the stage that comes next), or its own check ends
-the request; then the plan runs one of the branch's models, or ends the request. All numbers are conditional on the request
-having reached the node, so a graph with merged histories has the same form as a tree.
+A node stands for a history: the stages and models so far. After it, the application takes one of several branches (the
+stage that comes next), or its own check ends the request; then the plan runs one of the branch's models, or ends the
+request. All numbers are conditional on the request having reached the node, so a graph with merged histories has the same
+form as a tree.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _ROUNDING = 1e-9
 
 
 class Span(NamedTuple):
-    """The part of a level that lies below a position: three half-open ranges of indices (first, one past the last).
+    """Those nodes of one level that can be reached from a given position, with their edges, as half-open ranges (first, one
+    past the last).
 
     Attributes:
         nodes: Neighbouring positions of the level.
@@ -63,18 +65,20 @@ class PositionRates(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DecisionGraph:
-    """Nodes level by level, edges (source, stage, model) -> target, and groups of edges with one source and stage.
+    """The graph over which plans are computed: nodes level by level, edges (source, stage, model) -> target, and groups of
+    edges with the same source and stage.
 
-    Positions number the nodes level by level; the root is position 0. Groups are sorted by source and, within a source, in the
-    order of its arms; edges are sorted by group and, within a group, in the order of the stage's models.
+    Positions number the nodes level by level; the root is position 0. Groups are sorted by source and, within a source, in
+    the order of its branches; edges are sorted by group and, within a group, in the order of the stage's models.
 
-    - ``nodes``: the trie's node at each position. ``levels``: where each level begins, and the number of positions at the end.
-    - ``first_group``, ``first_edge``: the index of each position's first group and of each group's first edge, with the number
-      of all groups or edges as last item. ``source``, ``stage``: of each group. ``target``, ``model``: of each edge.
-    - ``arm``: P(the group's stage comes next | its source is reached). ``right``: P(it comes next and the answer so far is
-      correct | its source is reached).
+    - ``nodes``: the trie's node at each position. ``levels``: where each level begins, and the number of positions at the
+      end.
+    - ``first_group``, ``first_edge``: the index of each position's first group and of each group's first edge, with the
+      number of all groups or edges as last item. ``source``, ``stage``: of each group. ``target``, ``model``: of each edge.
+    - ``arm``: P(the group's stage comes next | its source is reached). ``right``: P(the group's stage comes next and the
+      answer so far is correct | its source is reached).
     - ``ended_right``: P(the workflow ends at the position with a correct answer | it is reached). ``lost``: P(the workflow
-      continues without an answer to a stage that the trie lacks | the position is reached).
+      goes from the position to a stage that the trie lacks, and has no answer yet | the position is reached).
     - ``may_end``: whether a plan may end at the position.
     - ``cost_usd``, ``latency_s``: of each edge's invocation at zero load, given that its source and stage are reached.
     - ``slot``: for each group, the index of its slot, from 0. A fixed plan has one model for each slot; see
@@ -110,11 +114,11 @@ class DecisionGraph:
 
     @staticmethod
     def of(annotated: AnnotatedTrie, ends: BoolArray | None = None) -> DecisionGraph:
-        """Return the graph of a trie, whether it is a tree or merges histories.
+        """Return the decision graph of a trie: a :class:`TreeGraph` if the trie is a tree.
 
         Args:
             annotated: The trie with its estimates.
-            ends: Nodes that plans may end at, shape (n + 1,); None for every answerable node.
+            ends: Whether plans may end at each node, shape (n + 1,); None allows every answerable node.
         """
         trie = annotated.trie
         nodes, to_node = np.concatenate(trie.levels), trie.target
@@ -147,14 +151,14 @@ class DecisionGraph:
 
     @cached_property
     def position(self) -> Integers:
-        """The position of each node of the trie."""
+        """For each node of the trie, its position (index) in the graph."""
         position = np.empty(len(self.nodes), np.int64)
         position[self.nodes] = np.arange(len(self.nodes))
         return position
 
     @cached_property
     def chance_right(self) -> FloatArray:
-        """P(the answer so far is correct | the group's source and stage are reached), by group.
+        """For each group of edges, P(the answer so far is correct | the group's source and stage are reached).
 
         A branch that is never taken gets the accuracy of the other branches.
         """
@@ -164,7 +168,7 @@ class DecisionGraph:
 
     @cached_property
     def right_by_fit(self) -> tuple[FloatArray, FloatArray] | None:
-        """Probabilities of correct answers given the models so far, by fit to resampled requests.
+        """Two arrays with probabilities of correct answers, given the models so far, for each fit to resampled requests.
 
         The first array has P(the request ends at the position with a correct answer), shape (positions, fits); the second has
         P(the group's branch comes next and the answer so far is correct), shape (groups, fits). Their spread between fits gives
@@ -187,7 +191,8 @@ class DecisionGraph:
 
     @cached_property
     def cost_by_fit(self) -> FloatArray | None:
-        """The expected cost, in dollars, of each position's call, by fit to resampled requests; shape (positions, fits).
+        """The expected cost, in dollars, of each position's call, for each fit to resampled requests; shape (positions,
+        fits).
 
         These are dollars times P(the call is made | the models up to it). None without signals, or with a single fit.
         """
@@ -203,7 +208,7 @@ class DecisionGraph:
         """Pairs (share of requests, graph with the rates of these requests), one for each difficulty; if difficulties are
         unknown, only this graph.
 
-        Plans do not see a request's difficulty, so values over all requests are means over the difficulties.
+        The value of a plan is the mean over the difficulties, because plans do not know a request's difficulty.
         """
         known = self.annotated.difficulty
         if known is None:
@@ -216,12 +221,13 @@ class DecisionGraph:
         return tuple(found)
 
     def with_rates(self, rates: PositionRates) -> Self:
-        """Return the graph with the probabilities that follow from ``rates`` instead of its present ones."""
+        """Return a copy of the graph in which all probabilities are computed from ``rates``."""
         chances: dict[str, Any] = _chances(rates, self.source, self.may_end)
         return replace(self, **chances)
 
     def for_mass(self, mass: FloatArray) -> Self:
-        """Return the graph with the rates of the requests that a plan leads to each position.
+        """Return a copy of the graph with the rates that hold for those requests which reach each position under a certain
+        plan.
 
         Positions that the plan does not reach keep their rates, and so do all positions if rates by difficulty are unknown.
 
@@ -252,7 +258,7 @@ class DecisionGraph:
 
     @cached_property
     def group_of_edge(self) -> Integers:
-        """The group of each edge."""
+        """For each edge, the index of its group (the edges with the same source and stage)."""
         return np.repeat(np.arange(len(self.source)), np.diff(self.first_edge))
 
     @cached_property
@@ -262,7 +268,7 @@ class DecisionGraph:
 
     @cached_property
     def source_may_end(self) -> BoolArray:
-        """Whether a plan may end at the group's source, for each group."""
+        """For each group of edges, whether a plan may end at the group's source."""
         return np.asarray(self.may_end[self.source])
 
     def groups_at(self, position: int, stages: Collection[str] | None = None) -> list[int]:
@@ -277,21 +283,22 @@ class DecisionGraph:
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
         """Return the weight of each position's standard error in the standard error of a plan's accuracy.
 
-        The weight is ``reach``, the probability that the plan reaches the position; in a tree it is 1 where the plan ends
-        (``is_end``), and 0 elsewhere.
+        The weight is ``reach``, the probability that the plan reaches the position. :class:`TreeGraph` uses other weights:
+        1 where the plan ends (``is_end``), and 0 elsewhere.
         """
         return reach
 
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
-        """Return the distinct pairs (plan, position) of histories, and for each history the index of its pair among them.
+        """Return the different pairs (plan, position) among histories, and the index of each history's pair.
 
         Args:
             plan: The index of the plan, for each history.
             at: The position of each history.
 
         Returns:
-            The pairs in ascending order, each encoded as ``plan * number of positions + position``, and the indices. None if
-            there are no histories; in a tree always, since no two histories share a position.
+            The pairs in ascending order, each encoded as ``plan * number of positions + position``; and for each history
+                the index of its pair. None if there are no histories, and always in a tree, in which no two histories share
+                a position.
         """
         if not len(plan):
             return None
@@ -299,12 +306,12 @@ class DecisionGraph:
         return key, which
 
     def width(self, span: Span) -> int:
-        """Return the number of edges in each group at the span's level; 0 if not all groups there have the same number."""
+        """Return the number of edges that each group at the span's level has; 0 if the groups have different numbers."""
         return self._shapes[self.level_of(span.nodes[0])][1]
 
     def arms(self, span: Span) -> int:
-        """Return the number of groups that leave each position at the span's level; 0 if not all positions there have the same
-        number.
+        """Return the number of groups that leave each position at the span's level; 0 if the positions have different
+        numbers.
         """
         return self._shapes[self.level_of(span.nodes[0])][0]
 
@@ -314,8 +321,8 @@ class DecisionGraph:
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
-        """For each level: number of groups that leave each position, and number of edges in each group; 0 where the numbers
-        differ.
+        """For each level, (number of groups that leave each position, number of edges in each group). A number is 0 if it
+        is not the same for all.
         """
         found = []
         for low, high in pairwise(self.levels):
@@ -334,7 +341,7 @@ class DecisionGraph:
         return np.full(len(arm), 1.0 / len(arm)) if total == 0.0 else np.asarray(arm / total)
 
     def rights(self, groups: Sequence[int]) -> FloatArray:
-        """Return, for each of these groups, P(its branch comes next, the answer so far is correct | one of these groups'
+        """Return, for each of these groups, P(its branch comes next and the answer so far is correct | one of these groups'
         branches comes next).
 
         All groups have the same source.
@@ -349,7 +356,8 @@ class DecisionGraph:
         return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
 
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:
-        """Yield the span of each level: first the position itself, then everything below it.
+        """Yield a span for each level: first the position itself, then everything that can be reached from it on the next
+        levels.
 
         ``groups`` are the position's groups to follow, with consecutive indices; None means all.
         """
@@ -368,7 +376,7 @@ class DecisionGraph:
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
         """Return a half-open range of positions on the next level that contains the targets of all edges in ``edges``.
 
-        ``edges`` is a half-open range of edge indices; ``position`` is any position on the level that they leave.
+        ``edges`` is a half-open range of edge indices; ``position`` is any position on the level that these edges leave.
         """
         level = self.level_of(position) + 1
         return self.levels[level], self.levels[level + 1]
@@ -381,7 +389,7 @@ class DecisionGraph:
         return np.asarray(self.target[slice(*span.edges)] - below.nodes[0])
 
     def _per_source(self, values: FloatArray) -> FloatArray:
-        """Return, for each group, the sum of the values over all groups of its source."""
+        """Return, for each group, the sum of ``values`` over all groups with the same source."""
         return np.asarray(np.bincount(self.source, values, len(self.nodes))[self.source])
 
 
@@ -410,15 +418,15 @@ class TreeGraph(DecisionGraph):
 
 
 def _common(counts: Integers) -> int:
-    """Return the number that all counts are equal to; 0 if the counts differ."""
+    """Return the common value of all counts; 0 if the counts differ."""
     return int(counts[0]) if len(counts) and (counts == counts[0]).all() else 0
 
 
 def _chances(rates: PositionRates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
-    """Return the arrays ``arm``, ``right``, ``ended_right`` and ``lost`` of a :class:`DecisionGraph`, by name.
+    """Return the arrays ``arm``, ``right``, ``ended_right`` and ``lost`` of a :class:`DecisionGraph`, keyed by name.
 
     Args:
-        rates: The rates of its positions and groups.
+        rates: The rates of the graph's positions and groups.
         source: The position that each group leaves.
         may_end: Whether a plan may end at each position.
     """

@@ -1,4 +1,6 @@
-"""Rates of a merged trie by request difficulty, from which the mix of requests under any plan follows."""
+"""Rates of a merged trie for each difficulty of requests, from which the mix of requests at each node under a plan is
+computed.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,16 @@ class DifficultyRates:
     """The rates of every node for requests of each difficulty (docs/estimators.md).
 
     The annotations of a merged node are means over the requests that reach it in the profile. Under a plan, other requests
-    reach it: after a strong model, the continuing requests are harder. These rates allow to evaluate a plan for the requests
-    that it leads to each node.
+    reach it: after a strong model, the continuing requests are harder. With these rates, a plan is evaluated for the
+    requests that reach each node under it.
 
     Args:
         weight: share of all requests that have each difficulty, shape (points,).
         success, stop, stop_success: the rates of :class:`~vinelm.trie.annotated_trie.AnnotatedTrie` for each difficulty, shape
             (n + 1, points).
-        arm, arm_success: P(the branch comes next), and P(the branch comes next and the answer before it is correct), given that
-            its source is reached; shape (branches, points) in the order of :attr:`MergedTrie.edge_arm`. None if one stage
-            follows each node.
+        arm, arm_success: P(the branch comes next), and P(the branch comes next and the answer before it is correct), given
+            that its source is reached; shape (branches, points) in the order of :attr:`MergedTrie.edge_arm`. None if only
+            one stage can follow each node.
 
     Raises:
         VineLMError: the shapes do not fit.
@@ -51,7 +53,8 @@ class DifficultyRates:
                 raise VineLMError(f"difficulty.{name} has shape {values.shape}: it needs one column for each of {points}")
 
     def arms(self, source: npt.NDArray[np.integer[Any]]) -> tuple[FloatArray, FloatArray]:
-        """Return ``arm`` and ``arm_success``; if one stage follows each node, that stage follows unless the request stops.
+        """Return ``arm`` and ``arm_success``. If they are None, they are computed: the one possible stage follows unless
+        the request stops.
 
         Args:
             source: the node that each branch leaves, shape (branches,).

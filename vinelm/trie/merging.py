@@ -1,4 +1,4 @@
-"""The nodes and edges of a template whose loops merge histories, level by level, and the edges by source and by target.
+"""Computes the nodes and edges of a trie in which loops merge histories (sequences of stages and models).
 
 A history is cut into segments: the choices made inside a loop that merges are one segment, every other choice is kept
 unchanged. A node keeps the last ``memory`` choices of a segment. With ``order="ignored"`` it keeps how often each choice was
@@ -40,7 +40,10 @@ class SharedNodes:
         return True
 
     def require_paths(self, what: str) -> NoReturn:
-        """Raise :class:`ConfigError`, which names ``what`` as impossible because several paths lead to a node."""
+        """Raise :class:`ConfigError`: ``what`` needs a single path for each node, and here several paths lead to a node.
+
+        ``what`` begins the error message.
+        """
         raise ConfigError(f"{what}, and this trie merges histories: use 'latent'")
 
     @property
@@ -50,23 +53,28 @@ class SharedNodes:
 
     @cached_property
     def first_edge(self) -> npt.NDArray[np.int64]:
-        """The edges of node u are ``first_edge[u]`` to ``first_edge[u + 1]``, shape (n + 2,)."""
+        """For each node, the index of its first edge, shape (n + 2,). The edges that leave node u are ``first_edge[u]`` up
+        to, but not including, ``first_edge[u + 1]``.
+        """
         return np.searchsorted(self.source, np.arange(len(self) + 1))
 
     @cached_property
     def by_target(self) -> npt.NDArray[np.int64]:
-        """The edges sorted by target, then source: an order of shape (edges,)."""
+        """The indices of the edges sorted by target, then by source; shape (edges,)."""
         return np.argsort(self.target, kind="stable")
 
     @cached_property
     def first_in_edge(self) -> npt.NDArray[np.int64]:
-        """The edges into node v are ``by_target[first_in_edge[v] : first_in_edge[v + 1]]``, shape (n + 2,)."""
+        """For each node, the index in ``by_target`` of the first edge into it, shape (n + 2,).
+
+        The edges into node v are ``by_target[first_in_edge[v] : first_in_edge[v + 1]]``.
+        """
         return np.searchsorted(self.target[self.by_target], np.arange(len(self) + 1))
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """For each edge, the index of its branch's value in arrays such as ``arm``: in a merged trie, the edge's number; shape
-        (edges,).
+        """For each edge, the index of its branch's value in arrays such as ``arm``: in a merged trie, the edge's own index;
+        shape (edges,).
         """
         return np.arange(self.n_edges)
 
@@ -117,14 +125,18 @@ class SharedNodes:
         raise no_single_path("reach")
 
     def __getattr__(self, name: str) -> Any:
-        """Raise :class:`VineLMError` for ``end``, which only a tree has."""
+        """Raise :class:`VineLMError` for the attribute ``end``, which only a tree has, and :class:`AttributeError` for
+        others.
+        """
         if name == "end":
             raise no_single_path("end")
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
 
 def no_single_path(what: str) -> VineLMError:
-    """Return the error that ``what``, such as ``subtree``, has no meaning because several histories lead to a node."""
+    """Return an error which says that ``what``, such as ``subtree``, has no meaning because several histories lead to a
+    node.
+    """
     return VineLMError(f"{what} has no meaning on a merged trie, where several histories lead to a node: plan over it instead")
 
 
@@ -141,7 +153,8 @@ class _TooManyError(Exception):
 
 @dataclass(frozen=True)
 class _Segments:
-    """Encodes what a merged trie remembers of the choices inside of its loops. A choice is the number stage * models + model.
+    """Encodes what a merged trie remembers of the choices made inside its loops. A choice is a number: stage index * number
+    of models + model index.
 
     A row of remembered choices (a segment) has ``width`` columns: the last choices plus 1, or how often each choice was made.
 
@@ -194,7 +207,8 @@ class _Segments:
 
 
 def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a :class:`~vinelm.trie.trie.MergedTrie` for a bound template, by attribute name.
+    """Return the arrays of the :class:`~vinelm.trie.trie.MergedTrie` of a template, keyed by attribute name. The template
+    must be bound to a catalog.
 
     Raises:
         TemplateError: there are more nodes than ``most``; the message says which settings give fewer nodes. Or a stage is both
@@ -269,7 +283,7 @@ def _built(template: Template, most: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def _followers(template: Template, segments: _Segments, level: _Level, n_models: int) -> tuple[Ints, _Level] | None:
-    """Return all edges out of a level, branch by branch; None after the last level.
+    """Return all edges that leave the nodes of a level, branch by branch; None after the last level.
 
     Args:
         template: The template.
@@ -278,7 +292,8 @@ def _followers(template: Template, segments: _Segments, level: _Level, n_models:
         n_models: The number of the template's models.
 
     Returns:
-        The index in ``level`` of each edge's source, and the state after each edge, in which equal states are not merged yet.
+        The index in ``level`` of each edge's source, and the nodes to which the edges lead, one for each edge: equal ones
+            are not merged yet.
     """
     stage_index = {stage.name: i for i, stage in enumerate(template.stages)}
     model_index = {name: i for i, name in enumerate(template.models)}
@@ -309,7 +324,8 @@ def _followers(template: Template, segments: _Segments, level: _Level, n_models:
 
 
 def _ranks(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Return the lexicographic rank of each row of these columns, and for each rank the index of one row that has it.
+    """Return the lexicographic rank of each row of a table given by its columns, and for each rank the index of one row
+    with this rank.
 
     Equal rows share a rank.
     """
@@ -328,7 +344,7 @@ def _ranks(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
 
 
 def _merging_loops(steps: Sequence[Step]) -> Iterator[Loop]:
-    """Yield the outermost loops that merge."""
+    """Yield the loops that merge histories; of nested ones, only the outermost."""
     for step in steps:
         if isinstance(step, Loop):
             if step.merges:
@@ -341,7 +357,7 @@ def _merging_loops(steps: Sequence[Step]) -> Iterator[Loop]:
 
 
 def merging_words(template: Template) -> list[str]:
-    """Return the settings of the loops that merge histories, in words."""
+    """Return the settings with which loops merge histories, as texts such as ``memory=2``, one for each such loop."""
     return [step.merging for step in walk(template.steps) if isinstance(step, Loop) and step.merging]
 
 
@@ -361,7 +377,7 @@ def _check_one_place(template: Template, loops: Sequence[Loop]) -> None:
 
 
 def _advice(template: Template, most: int) -> str:
-    """Return the message that the template has too many merged histories, with ways to have at most ``most`` nodes.
+    """Return an error message: the template has too many merged histories. It suggests ways to have at most ``most`` nodes.
 
     The ways are merge settings, and a number of models, each with the number of nodes that it gives.
     """
@@ -393,7 +409,7 @@ def _size(template: Template, most: int) -> int | None:
 
 
 def _remerged(steps: Sequence[Step], **settings: Any) -> tuple[Step, ...]:
-    """Return the steps with these merge settings in every loop that merges."""
+    """Return a copy of the steps in which every loop that merges histories has these settings."""
     changed: list[Step] = []
     for step in steps:
         if isinstance(step, Loop):
@@ -407,8 +423,8 @@ def _remerged(steps: Sequence[Step], **settings: Any) -> tuple[Step, ...]:
 
 
 def _fewer(template: Template, n_models: int) -> Template:
-    """Return the template with only the first ``n_models`` of its models; a stage that allows none of them keeps its first
-    model.
+    """Return a copy of the template with only the first ``n_models`` of its models. A stage that allows none of these keeps
+    its first model.
     """
     kept = template.models[:n_models]
 

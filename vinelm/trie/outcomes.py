@@ -1,4 +1,6 @@
-"""The outcomes of a trie's invocations (signals and answers), what follows each, and which answer to return at an end."""
+"""The outcomes of a trie's invocations (signals and answers), what follows each outcome, and which answer a request should
+return.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ class Seen(NamedTuple):
 
     Args:
         place: Index into the arrays of :class:`Outcomes`; -1 if the node has no outcome.
-        is_exact: Whether it equals the observed outcome; otherwise it is the most similar outcome in the profile.
+        is_exact: Whether this outcome equals the observed one; otherwise it is the most similar outcome in the profile.
     """
 
     place: int
@@ -46,15 +48,16 @@ class Outcomes:
     - ``right``, ``right_last``: P(the outcome occurs, and the best (last) answer so far is right | the node is reached).
     - ``returned``: the class of the best answer; -1 if there is none.
     - ``arm``: the stage of the trie that follows the outcome; -1 if the request ends.
-    - ``spread``: P(the outcome occurs, and the best answer so far is right | the models up to the node), by fit to resampled
-      requests; shape (outcomes, fits). The mean over the fits is the estimate; with a single fit, its error is unknown.
+    - ``spread``: P(the outcome occurs, and the best answer so far is right | the models up to the node), for each fit to
+      resampled requests; shape (outcomes, fits). The mean over the fits is the estimate; with a single fit, its error is
+      unknown.
 
     Args:
         labels: The possible labels of answers.
-        cost_spread: By node of the trie and fit to resampled requests, P(the node is reached | the models up to it) times the
-            dollars of its invocation; shape (nodes, fits). Differences between the fits give the error of a plan's expected
-            dollars.
-        stages: The workflow's stage of each stage of the trie, by index.
+        cost_spread: For each node of the trie and each fit to resampled requests: P(the node is reached | the models up to
+            it) times the dollars of its invocation; shape (nodes, fits). Differences between the fits give the error of a
+            plan's expected dollars.
+        stages: For each stage of the trie, the index of the workflow's stage.
         goes_on: Whether requests may continue after the workflow's own check has passed an answer.
         returns_earlier: Whether an earlier answer may be returned; otherwise the trie's ``arm_success`` and ``success`` refer
             to the last answer.
@@ -85,7 +88,7 @@ class Outcomes:
 
     @classmethod
     def none(cls, n_stages: int, n_nodes: int) -> Self:
-        """Return empty outcomes for a trie of paths, whose stages are the workflow's stages.
+        """Return an object without outcomes, for a trie of paths, whose stages are the workflow's stages.
 
         Args:
             n_stages: Number of stages of the trie.
@@ -135,7 +138,8 @@ class Outcomes:
     def returned_class(self, place: int) -> int | None:
         """Return the class of the earlier answer that a request should return if it ends with the outcome at index ``place``.
 
-        None if it should return its last answer; also if ``place`` is -1, or the graph can only return the last answer.
+        None if the request should return its last answer. Also None if ``place`` is -1, or if the graph can only return the
+        last answer.
         """
         if place < 0 or not self.returns_earlier:
             return None
@@ -145,14 +149,14 @@ class Outcomes:
     def returning_last(self) -> Self:
         """Return these outcomes for graphs that can only return the last answer.
 
-        The file does not store the last answer's probability of being right by fit, which is assumed proportional to the best
-        answer's.
+        The spread between fits is known only for the best answer; that of the last answer is assumed to be proportional to
+        it.
         """
         share = np.divide(self.right_last, self.right, out=np.zeros(len(self.right)), where=self.right > 0.0)
         return replace(self, returns_earlier=False, spread=self.spread * share[:, None].astype(np.float32))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except the arrays as plain JSON types."""
+        """Return all fields except the arrays as a dict of JSON types."""
         return {
             "labels": [[label.passed, label.signal] for label in self.labels],
             "stages": list(self.stages),
@@ -166,15 +170,16 @@ class Outcomes:
 
 
 def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np.int64]:
-    """Return, for each edge of a trie of signals, the index of the path trie's edge with the same models and stages so far.
+    """Return, for each edge of a trie of signals, the index of the edge with the same stages and models in the trie of
+    paths.
 
     Args:
         trie: The trie of signals, whose branches are outcomes.
-        stages: The workflow's stage of each stage of the trie, by index.
-        paths: The path trie, which has a path for each history of the trie of signals.
+        stages: For each stage of ``trie``, the index of the workflow's stage.
+        paths: The trie of paths.
 
     Raises:
-        VineLMError: ``paths`` lacks a path.
+        VineLMError: ``paths`` lacks a path of ``trie``.
     """
     n_stages = len(paths.stages)
     width = np.array([len(paths.models) * n_stages, n_stages, 1])
@@ -190,5 +195,7 @@ def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np
 
 
 def arm_title(stage: str, label: Label, answer_class: int) -> str:
-    """Return the name of a branch: the next stage, and the outcome before it (its label and the class of the answer)."""
+    """Return the name of a branch, such as ``repair [failed, answer 1]``: the next stage, then the label and answer class
+    of the last call.
+    """
     return f"{stage} [{label}, {'no answer' if answer_class < 0 else f'answer {answer_class + 1}'}]"

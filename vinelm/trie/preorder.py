@@ -15,10 +15,10 @@ MOST_NODES = 2**31 - 1
 
 
 def template_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a :class:`~vinelm.trie.trie.Trie` with every prefix that a bound template allows, by attribute name.
+    """Return the arrays of a :class:`~vinelm.trie.trie.Trie` with every prefix that a template allows, keyed by attribute
+    name. The template must be bound to a catalog.
 
-    The subtrees of all nodes at one position of the automaton have the same shape, so each level is filled position by
-    position.
+    A prefix is a sequence of models that a request may have run so far.
 
     Raises:
         TemplateError: the template has 2**31 histories or more.
@@ -67,8 +67,8 @@ def template_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
 
 
 def prefix_arrays(template: Template, prefixes: Iterable[Sequence[str]]) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a :class:`~vinelm.trie.trie.Trie` with these prefixes of a linear template and their ancestors, by
-    attribute name.
+    """Return the arrays of a :class:`~vinelm.trie.trie.Trie` with these prefixes of a linear template and their ancestors,
+    keyed by attribute name.
 
     Raises:
         TemplateError: a prefix is longer than the template, or has a model that its stage does not allow.

@@ -19,7 +19,8 @@ ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")
 
 
 class Trie:
-    """All prefixes of model choices in pre-order. Node 0 is the root (the empty prefix), nodes 1 to n are the prefixes.
+    """All sequences of models (prefixes) that requests may have run so far, as nodes in pre-order. Node 0 is the root (the
+    empty prefix), nodes 1 to n are the other prefixes.
 
     If several stages may come next, a node's children are ordered by branch, and within a branch by the order of the stage's
     models. The stages along a path tell which branches the request took.
@@ -30,8 +31,8 @@ class Trie:
     - ``end``: one past the node's last descendant, so that its subtree is ``[node, end[node])``.
     - ``depth``: number of invocations in the prefix; 0 at the root.
     - ``stage``, ``model``: the label of the edge into the node, as indices into ``stages`` and ``models``; -1 at the root.
-    - ``answerable``: whether the workflow has an answer at the node, so that it may end there. False between stages of one
-      superstep.
+    - ``answerable``: whether the workflow has an answer at the node, so that it may end there. False between stages that
+      run at the same time.
     """
 
     def __init__(
@@ -62,7 +63,8 @@ class Trie:
 
     @classmethod
     def from_template(cls, template: Template) -> Trie:
-        """Return the trie of every prefix that the template allows. 8 models at 3 invocations give 584 nodes and the root.
+        """Return the trie of every prefix that the template allows. For example, 8 models at 3 invocations give 584 nodes
+        and the root.
 
         If loops of the template merge histories, the result is a :class:`MergedTrie`.
 
@@ -77,10 +79,10 @@ class Trie:
     def from_prefixes(cls, template: Template, prefixes: Iterable[Sequence[str]]) -> Trie:
         """Return the trie of only the given prefixes and all their ancestors.
 
-        Only for linear templates: otherwise the models alone do not say which stages ran.
+        The template must be linear: otherwise the models alone do not say which stages ran.
 
         Args:
-            template: A bound template.
+            template: A linear template that is bound to a catalog.
             prefixes: Model names from the first invocation on.
 
         Raises:
@@ -97,7 +99,7 @@ class Trie:
         return False
 
     def with_answerable(self, answerable: npt.ArrayLike) -> Self:
-        """Return the same trie with another array ``answerable``, shape (n + 1,)."""
+        """Return a copy of the trie with this array ``answerable``, shape (n + 1,)."""
         arrays = {name: getattr(self, name) for name in self.array_names} | {"answerable": answerable}
         return type(self)(stages=self.stages, models=self.models, **arrays)
 
@@ -107,7 +109,7 @@ class Trie:
 
     @property
     def n_nodes(self) -> int:
-        """Number of prefixes, the root not counted."""
+        """Number of prefixes, not counting the root."""
         return len(self.parent) - 1
 
     @cached_property
@@ -117,7 +119,9 @@ class Trie:
 
     @cached_property
     def levels(self) -> tuple[npt.NDArray[np.intp], ...]:
-        """The nodes of each depth, in order; the first array has only the root. Used for vectorised passes from the root."""
+        """The nodes of each depth, in order; the first array has only the root. They are used to compute values of all
+        nodes of one depth at a time.
+        """
         order = np.argsort(self.depth, kind="stable")
         cuts = np.cumsum(np.bincount(self.depth))[:-1]
         return tuple(np.split(order, cuts))
@@ -136,7 +140,9 @@ class Trie:
         return frozen(np.where(self.is_leaf, -1, np.append(self.stage[1:], -1)), np.int16)
 
     def require_paths(self, what: str) -> None:
-        """Do nothing, since each node has a single path; a merged trie raises :class:`ConfigError`, which names ``what``."""
+        """Do nothing, since each node of this trie has a single path; a merged trie raises :class:`ConfigError`, whose
+        message begins with ``what``.
+        """
 
     def misfit(self, template: Template) -> str | None:
         """Return in one line why the arrays do not form a valid trie; None if they do.
@@ -168,13 +174,13 @@ class Trie:
 
     @cached_property
     def edge_levels(self) -> tuple[slice, ...]:
-        """For each depth, the slice of the edges out of its nodes; no slice for the last depth, which no edge leaves."""
+        """For each depth except the last, the slice of the edges that leave the nodes of this depth."""
         cuts = np.searchsorted(self.depth[self.source], np.arange(int(self.depth.max()) + 1))
         return tuple(slice(int(a), int(b)) for a, b in pairwise(cuts))
 
     @cached_property
     def begins_arm(self) -> BoolArray:
-        """Whether each edge is the first of its branch (the edges from one node to one stage); shape (edges,)."""
+        """For each edge, whether it is the first of its branch (the edges from one node to one stage); shape (edges,)."""
         first = np.ones(self.n_edges, np.bool_)
         first[1:] = (np.diff(self.source) != 0) | (np.diff(self.stage[self.target]) != 0)
         return frozen(first, np.bool_)
@@ -203,7 +209,7 @@ class Trie:
         return slice(node, int(self.end[node]))
 
     def accumulate(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Sum values along every path, from the root (included) down to each node (included).
+        """Return, for each node, the sum of the values along its path, root and node included.
 
         Args:
             values: shape (..., n + 1), the last axis in node order.
@@ -235,7 +241,7 @@ class Trie:
         return found
 
     def child(self, node: int, model: str, stage: str | None = None) -> int:
-        """Return the child reached by this model; ``KeyError`` if there is none.
+        """Return the child reached by this model; raise ``KeyError`` if there is none.
 
         Args:
             node: the parent.
@@ -250,7 +256,7 @@ class Trie:
         raise KeyError(model)
 
     def arms(self, node: int) -> dict[str, list[int]]:
-        """Return the node's children by the stage that they run, in trie order."""
+        """Return the node's children, keyed by the stage that they run, in trie order."""
         found: dict[str, list[int]] = {}
         for at in self.children(node):
             found.setdefault(self.stages[self.stage[at]], []).append(at)
@@ -268,10 +274,10 @@ class Trie:
 
     @cached_property
     def kinds(self) -> tuple[npt.NDArray[np.int64], int]:
-        """A number for each node, shape (n + 1,), and the number of such numbers: nodes of one depth have equal numbers if they
-        run the same stage with the same model.
+        """An array with a number for each node, shape (n + 1,), and how many different numbers are possible.
 
-        The number is the model's index or, if the trie branches, stage index * number of models + model index.
+        Nodes of one depth have equal numbers if they run the same stage with the same model. The number is the model's
+        index or, if the trie branches, stage index * number of models + model index.
         """
         model = np.maximum(self.model, 0).astype(np.int64)
         if self.is_linear:
@@ -303,7 +309,7 @@ class Trie:
         return at
 
     def sole_node(self, prefix: Sequence[str]) -> int:
-        """Return the only node of a prefix of model names; ``KeyError`` if there is no such node, or several."""
+        """Return the only node of a prefix of model names; raise ``KeyError`` if there is none, or several."""
         at = 0
         for name in prefix:
             wanted = self._model_index[name]
@@ -329,7 +335,9 @@ class Trie:
         return ((self.stages[self.stage[at]], self.models[self.model[at]]) for at in self.path(node))
 
     def labels(self) -> dict[str, list[Any]]:
-        """Return the columns that identify each node but the root: ``prefix`` (model names), depth, stage and model."""
+        """Return the columns of a table that identify each node except the root: ``prefix`` (model names), depth, stage and
+        model.
+        """
         prefixes: list[tuple[str, ...]] = [()]
         for node in range(1, len(self)):
             prefixes.append((*prefixes[self.parent[node]], self.models[self.model[node]]))
@@ -359,16 +367,17 @@ class MergedTrie(SharedNodes, Trie):
     """A trie in which histories share a node, for a template with ``Loop(..., memory=k)`` or ``order="ignored"``.
 
     Node 0 is the root; nodes are in the order of their depth. A node is a position of the template's automaton
-    (:class:`~vinelm.template.Flow`) with the remembered part of the history: every choice outside of such a loop, and of the
-    choices inside of it
+    (:class:`~vinelm.template.Flow`) together with the remembered part of the history. This part has every choice outside of
+    such a loop and, of the choices inside of the loop,
 
     - with ``memory=k`` the last k, also after the loop has been left;
-    - with ``order="ignored"`` how often each choice was made, and which choice was the last, since it gave the answer.
+    - with ``order="ignored"`` how often each choice was made, and which choice was the last, because that choice gave the
+      answer.
 
     The label of a node, its ``stage`` and ``model``, is its last choice. Edges lead one level down. Arrays of shape (edges,):
 
-    - ``source``, ``target``: the nodes that the edge connects. Edges are sorted by source, then by stage and model in the order
-      of the template.
+    - ``source``, ``target``: the nodes that the edge connects. Edges are sorted by source, then by stage and model in the
+      order of the template.
 
     ``parent`` is the first source of a node, so that ``path``, ``prefix``, ``edges`` and ``labels`` give *one* of the merged
     histories, for display. Methods that need the single path of a node (``end``, ``subtree``, ``accumulate``) raise
@@ -407,7 +416,7 @@ class MergedTrie(SharedNodes, Trie):
         """Return the trie of every history that the template allows.
 
         Args:
-            template: A bound template.
+            template: A template that is bound to a catalog.
             most: The maximum number of nodes.
 
         Raises:
@@ -417,14 +426,18 @@ class MergedTrie(SharedNodes, Trie):
         return cls(stages=tuple(stage.name for stage in template.stages), models=template.models, **arrays)
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """Return indices as :meth:`Trie.arm_items_after` does: of any edge of the branch, since all edges of a branch have
-        equal values.
+        """Return an index for each stage that may follow the node, as :meth:`Trie.arm_items_after` does.
+
+        It is the index of any edge of the branch, since all edges of a branch have equal values.
         """
         edges = range(self.first_edge[node], self.first_edge[node + 1])
         return {self.stages[self.stage[self.target[edge]]]: edge for edge in edges}
 
     def misfit(self, template: Template) -> str | None:
-        """Return why the arrays are not valid, in one line; the template determines all of them except ``answerable``."""
+        """Return in one line why the arrays do not form a valid trie of ``template``; None if they do.
+
+        The template determines all arrays except ``answerable``.
+        """
         own, settings = MergedTrie.of(template), ", ".join(merging_words(template))
         if len(self) != len(own):
             return f"it has {self.n_nodes:,} merged nodes where its template ({settings}) has {own.n_nodes:,}"

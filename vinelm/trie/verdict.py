@@ -1,4 +1,5 @@
-"""The verdict on a store: whether to serve a plan instead of the current setup, the rule that decides, and its words.
+"""The verdict: whether to serve a plan instead of the current setup, the rule that decides this, and the sentences that
+report it.
 
 A trie's file stores the verdict, and every command and service reads it from there.
 """
@@ -49,7 +50,7 @@ _FIGURES = (
 
 
 def require_max_loss(value: float, name: str = "max_loss") -> float:
-    """Return ``value``, the fraction of accuracy that a cheaper plan may lose, if it is valid.
+    """Return ``value``, the fraction of accuracy that a cheaper plan may lose, if it is a valid setting.
 
     ``name`` is the name of the setting in the error message.
 
@@ -67,26 +68,28 @@ class ComparedPlan:
 
     Attributes:
         policy: What the plan depends on: ``"paths"``, ``"signals"``, or nothing (``"fixed"``).
-        words: The plan in words, as it is chosen for the same budget if all results are used.
-        models: The models that it may run.
+        words: The plan in words: the plan that is chosen for the same budget from all results.
+        models: The models that the plan may run.
         cost_usd: Expected cost in dollars per request, according to the requests that were used for choosing the plan.
-        cap_usd: The limit on the expected dollars per request with which planning over all results gives the plan that is
-            served; None if unknown.
+        cap_usd: The limit on the mean cost, in dollars per request, for which planning over all results gives this plan;
+            None if unknown.
         accuracy: Accuracy on the test requests, a fraction.
-        gain: Accuracy above the baseline's, a fraction; ``gain_low`` and ``gain_high`` each hold with 95 % for this plan.
+        gain: Accuracy above the baseline's, a fraction. ``gain_low`` and ``gain_high`` are the ends of its interval, each
+            of which holds with 95 % for this plan.
         best_low, best_high: The ends of the gain's interval that hold with 95 % for all compared plans together, so also for
             the best plan.
-        saved_usd: Dollars per request that the plan costs less than the baseline; each end of the interval holds with 95 %.
+        saved_usd: Dollars per request that the plan saves. ``saved_low`` and ``saved_high`` are the ends of its interval,
+            each of which holds with 95 %.
         latency_s: Seconds per request on the test requests; None if unknown.
         answers: The number of requests that ran the plan and the baseline to the end; None if none did, or either of them is a
             traffic split.
-        lost: The number of these requests on which the plan is worse than the baseline; None in the same cases.
-        followed: The effective number of requests that have the results of the plan and of the baseline, allowing for weights.
-            It depends on which results were bought, not on the answers. None if unknown.
+        lost: The number of these requests on which the plan is worse than the baseline; None if ``answers`` is None.
+        followed: The effective number of requests, given their weights, for which the results of both the plan and the
+            baseline were recorded. None if unknown.
         is_rung: Whether the verdict's rule may test the plan (:attr:`Verdict.rungs`); other plans are only displayed.
-        hidden: The most accuracy that may be lost on answers that count as equal to the current setup's, estimated from
-            people's labels of such answers. It is already subtracted from the lower ends of the gain. 0 if equal answers always
-            have equal scores.
+        hidden: The maximum accuracy that may be lost on answers that count as equal to the current setup's, estimated from
+            people's labels of such answers. It is already subtracted from the lower ends of the gain. 0 if equal answers
+            always have equal scores.
         is_same: Whether the plan is the baseline itself.
         is_identified: Whether the plan's effect can be computed from the results alone; otherwise the numbers come from a
             statistical model and prove nothing.
@@ -127,13 +130,16 @@ class ComparedPlan:
         return self.gain_low > -max_loss and self.is_saving
 
     def lowered(self, loss: float) -> Self:
-        """Return the plan with both lower ends of its gain reduced by ``loss``, a fraction: what answers equal to today's may
-        lose.
+        """Return a copy of the plan in which both lower ends of the gain are reduced by ``loss``.
+
+        ``loss`` is the accuracy, a fraction, that may be lost on answers that count as equal to today's.
         """
         return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss, hidden=loss)
 
     def widened(self, factor: float) -> Self:
-        """Return the plan with the lower ends of its gain's intervals ``factor`` times as far from the gain."""
+        """Return a copy of the plan in which the lower ends of the gain's intervals are ``factor`` times as far from the
+        gain.
+        """
         low, best_low = (self.gain - factor * (self.gain - end) for end in (self.gain_low, self.best_low))
         return replace(self, gain_low=low, best_low=best_low)
 
@@ -180,14 +186,15 @@ class ByToday:
         asked: The number of questions that people have answered.
         failed: The number of requests on which the current setup failed, so that there is no reference answer.
         digest: A digest of the labels and answers; if it changes, a new verdict is needed.
-        plan: The plan, in words, that labels may prove next; empty if there is none, or if none was searched for with this
+        plan: The plan, in words, that labels may prove next; empty if none is known, or if none was searched for under this
             allowed loss.
-        differing: The number of this plan's answers that differ from the current setup's and have no label. They count as lost.
-        questions: Pairs (request id, digest of an answer) that people should label; empty if labels cannot prove the plan. They
-            include other plans' answers that must be labelled for this plan's gains to count.
+        differing: The number of answers of ``plan`` that differ from the current setup's and have no label. They count as
+            lost.
+        questions: Pairs (request id, digest of an answer) that people should label; empty if labels cannot prove ``plan``.
+            They include answers of other plans, if these have to be labelled as well.
         is_put: Whether ``vinelm label`` already asks these questions.
-        needed: If labels of the present requests cannot prove the plan, the estimated total number of requests that could;
-            else, or if unknown, 0.
+        needed: The estimated total number of requests with which labels could prove the plan; 0 if the present requests
+            suffice, or if unknown.
     """
 
     requests: int
@@ -202,7 +209,7 @@ class ByToday:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the object from the result of ``asdict``."""
+        """Return the object that ``asdict`` converted to ``data``."""
         known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
         return cls(**{**known, "questions": tuple((str(one), str(other)) for one, other in data.get("questions", ()))})
 
@@ -241,9 +248,9 @@ class Verdict:
         rows: The number of results (rows) of these requests.
         spent_usd: The cost of these results in dollars.
         plans: The compared plans, in the order of rising cost.
-        max_loss: Accuracy that a cheaper plan may lose, a fraction.
+        max_loss: The accuracy that a cheaper plan may lose, as a fraction.
         why_not: The reason why nothing could be compared, in a few words; empty if plans were compared.
-        tried_only: Whether the comparison was limited to plans whose steps enough requests took; if so, the trie allows no
+        tried_only: Whether the comparison was limited to plans that enough requests have run; if so, the trie allows no
             other plans.
         cheaper: Models that some stage may run at a lower list price than the baseline's model.
         is_judged: Whether a model, as a judge, decided which answers are right.
@@ -276,7 +283,7 @@ class Verdict:
     def at(self, max_loss: float) -> Self:
         """Return the verdict for another allowed loss of accuracy, from the same intervals.
 
-        Whether labels could prove a plan at another loss cannot be computed from the intervals: this needs the store's results.
+        What labels could still prove is left empty in the result, since this needs the store's results.
         """
         by_today = self.by_today
         if by_today is not None and max_loss != self.max_loss:
@@ -284,15 +291,16 @@ class Verdict:
         return replace(self, max_loss=require_max_loss(max_loss), by_today=by_today)
 
     def untimed(self) -> Self:
-        """Return the verdict without seconds; used if they are not known for all rows."""
+        """Return a copy of the verdict without latencies; used if the latencies of some results are unknown."""
         return replace(self, latency_s=None, plans=tuple(replace(plan, latency_s=None) for plan in self.plans))
 
     @property
     def rungs(self) -> list[ComparedPlan]:
-        """The plans to test in turn, most expensive first: all plans that are predicted to save enough.
+        """The plans that the verdict's rule tests one after the other, most expensive first: all plans that are predicted
+        to save enough.
 
-        Plans with few results are left out, because their failure would end the tests before plans with many results. The
-        answers of the test requests do not affect this list: the number of results depends on what was bought.
+        Plans with few results are left out, because their failure would end the tests before plans with many results. Which
+        plans are in the list does not depend on the answers of the test requests.
         """
         found = [
             plan
@@ -304,7 +312,9 @@ class Verdict:
 
     @cached_property
     def _decided(self) -> tuple[Advice, ComparedPlan | None, float]:
-        """The advice, its plan (None if there is too little data), and the share of the requests that this plan serves."""
+        """A tuple: the advice, the plan that it is about (None if there is too little data), and the share of the requests
+        that this plan should serve.
+        """
         if self.why_not:
             return "not enough data", None, 0.0
         passed = failed = None
@@ -345,25 +355,26 @@ class Verdict:
     def _may_be_worth_it(self, plan: ComparedPlan) -> bool:
         """Return whether a plan may be worth a change.
 
-        It is expected to save enough dollars; or to gain accuracy, and its interval's upper end exceeds the allowed loss
-        ``max_loss``.
+        True if it is expected to save enough dollars. Also True if it is expected to gain accuracy, and the upper end of
+        the gain's interval is above ``max_loss``.
         """
         saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
         return saves or (plan.gain > 0.0 and plan.best_high > self.max_loss)
 
     def _distance(self, plan: ComparedPlan) -> tuple[bool, bool, float, float]:
-        """Return a sort key that is small for plans near a switch: they need few more requests, save money, and lose little."""
+        """Return a sort key that is small for a plan that is close to a switch: it needs few more requests, saves money,
+        and loses little.
+        """
         times = self._times(plan)
         return times > MOST_TIMES, plan.saved_usd <= 0.0, times, -plan.gain_low
 
     def _shared(self, failed: ComparedPlan | None) -> tuple[ComparedPlan | None, float]:
-        """Return the plan to serve to a share of the requests, and this share, such that the loss is allowed and the saving is
-        largest.
+        """Return (plan, share of the requests that it should serve): the pair with the largest saving of those whose loss
+        is allowed.
 
-        For the first plan that failed its test, the plan's own interval counts: the tests would have been wrong to pass this
-        plan only if it truly loses more than the interval's end, so that both errors together are at most 5 %. Any other plan
-        is chosen because of its answers. The interval that holds for all plans together at 99 % counts for it, which adds an
-        error of at most 1 %.
+        ``failed`` is the first plan that failed its test; None gives (None, 0). The share of ``failed`` is computed from
+        its own interval, which keeps the error of all tests together at 5 %. The share of any other plan is computed from
+        the wider interval that holds for all plans together at 99 %. This adds an error of at most 1 %.
         """
         if failed is None:
             return None, 0.0
@@ -384,7 +395,9 @@ class Verdict:
         return share if share >= LEAST_SHARE else 0.0
 
     def _times(self, plan: ComparedPlan) -> float:
-        """Return the factor by which the number of requests has to grow for the plan to pass, if its gain stays the same."""
+        """Return the factor by which the number of requests has to grow so that the plan passes its test, if its gain stays
+        the same.
+        """
         saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
         distance = plan.gain + (self.max_loss if saves else 0.0 if plan.saved_usd >= 0.0 else -self.max_loss)
         reach = plan.gain - (plan.gain_low if saves else plan.best_low)
@@ -394,7 +407,7 @@ class Verdict:
 
     @property
     def waiting(self) -> int:
-        """The number of open questions to people that may prove a plan, or a plan that saves more."""
+        """The number of open questions to people; their answers may prove the advised plan, or a plan that saves more."""
         return 0 if self.by_today is None else len(self.by_today.questions)
 
     @property
@@ -423,11 +436,12 @@ class Verdict:
 
     @property
     def served(self) -> ComparedPlan | None:
-        """The results over all requests if :attr:`plan` serves its share of the requests.
+        """The figures over all requests if :attr:`plan` serves its share of the requests, and the baseline the rest; None
+        without a plan.
 
-        If the advice is to switch, the rule has ruled out that the plan loses more than allowed (95 % for all its tests
-        together, 94 % if a plan serves a share after another plan failed), so the interval of the gain does not go below the
-        allowed loss.
+        If the advice is to switch, the tests have excluded a larger loss than allowed, so the gain's interval does not go
+        below this loss. The confidence is 95 % for all tests together, or 94 % if a plan serves a share after another plan
+        failed.
         """
         if self.plan is None:
             return None
@@ -438,20 +452,25 @@ class Verdict:
 
     @property
     def gain(self) -> tuple[float, float, float] | None:
-        """The accuracy gained over the baseline and the lower and upper end of its interval, which holds for the best of all
-        compared plans; None without a plan.
+        """A tuple: the accuracy gained over the baseline, and the lower and upper end of its interval; None without a plan.
+
+        The interval holds for all compared plans together, so also for the best of them.
         """
         plan = self.served
         return None if plan is None else (plan.gain, plan.best_low, plan.best_high)
 
     @property
     def loss(self) -> float | None:
-        """The largest loss of accuracy that is not ruled out (95 %), a fraction; 0 if a gain is proven, None without a plan."""
+        """The largest loss of accuracy that is not ruled out (95 %), a fraction; 0 if every loss is excluded; None without
+        a plan.
+        """
         return None if self.served is None else max(-self.served.best_low, 0.0)
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The models of the compared plans, on which the advice is based."""
+        """The models that compared plans run and the baseline does not; if there are none, all models of the compared
+        plans.
+        """
         now = frozenset(self.models.values())
         shown = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
         names = sorted({name for plan in shown for name in plan.models}, key=lambda name: (name in now, name))
@@ -459,16 +478,19 @@ class Verdict:
 
     @property
     def uncompared(self) -> tuple[str, ...]:
-        """The models with a lower list price than the baseline's, if there are results on none of the plans that save money.
+        """The models with a lower list price than the baseline's, if no plan that saves money could be compared; otherwise
+        empty.
 
-        Empty if the effect of at least one such plan can be computed from the results.
+        A plan cannot be compared if too few requests have run it to the end.
         """
         is_shown = any(plan.is_identified and plan.saved_usd > 0.0 for plan in self.plans if not plan.is_same)
         return () if is_shown else self.cheaper
 
     @property
     def promising(self) -> tuple[str, ...]:
-        """The models that are predicted to save enough when they run every stage, although too few requests have tried them."""
+        """The models that are predicted to save enough if they run every stage, but that too few requests have run to prove
+        it.
+        """
         return tuple(plan.code[0][1] for plan in self._unproven_models if plan.cost_usd <= self._worth_usd)
 
     @property
@@ -500,11 +522,11 @@ class Verdict:
 
     @property
     def ends_buying(self) -> bool:
-        """Whether a profile that recomputes the verdict repeatedly may stop buying now.
+        """Whether a profile that recomputes the verdict repeatedly may stop now, although the budget is not used up.
 
-        True if the advice is to keep, or if people are to be asked next. The advice to switch must be for all requests, and
-        hold for the same plan if the intervals of all plans that lack results are wider (:data:`EARLY`). No plan that saves
-        clearly more may still have a chance to pass.
+        True if the advice is to keep, or if people are asked next. For the advice to switch, three conditions have to hold.
+        The plan serves all requests. The same plan is advised if the intervals of plans that lack results are made wider
+        (:data:`EARLY`). No plan that saves clearly more may still pass.
         """
         if self.advice != "switch" or self.plan is None:
             return self.advice == "keep" or bool(self.waiting)  # people are asked next
@@ -521,7 +543,8 @@ class Verdict:
 
     @property
     def max_cost_usd(self) -> float | None:
-        """The cost limit of the objective that serves :attr:`plan`, in dollars per request, rounded to three digits.
+        """The limit on the mean cost, in dollars per request, of the objective with which a service runs :attr:`plan`;
+        rounded to three digits.
 
         None without a plan.
         """
@@ -531,17 +554,18 @@ class Verdict:
         return float(f"{1.005 * (self.plan.cost_usd if self.plan.cap_usd is None else self.plan.cap_usd):.3g}")
 
     def on(self, cost_usd: float, policy: str) -> Verdict | None:
-        """Return the verdict on another objective's plan, from the compared plans that cost just less and just more.
+        """Return the verdict on the plan of another objective, estimated from the two compared plans that cost just less
+        and just more.
 
         Such a plan is not the best of several, so its own interval counts. The plan passes if, with 95 % confidence, it saves
         money and loses at most ``max_loss``, or gains accuracy.
 
         Args:
             cost_usd: The plan's expected cost in dollars per request.
-            policy: The type of plan. Fixed plans of the same cost count, too, since the plan is predicted to be at least as
-                good.
+            policy: What the plan depends on, see :class:`ComparedPlan`. It is estimated from compared plans of this type
+                and from fixed plans.
 
-        Returns: None if no similar plan was compared.
+        Returns: The verdict; None if no similar plan was compared.
         """
         plans = sorted(
             (plan for plan in self.plans if plan.policy in (policy, "fixed") and plan.is_rung), key=lambda plan: plan.cost_usd
@@ -568,7 +592,7 @@ class Verdict:
         return sentence(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as plain JSON types: the stored part, and the conclusions from it."""
+        """Return the verdict as a dict of JSON types: the stored fields, and conclusions such as the advice."""
         settling = self.settling
         return self.held() | {
             "advice": self.advice,
@@ -585,7 +609,7 @@ class Verdict:
     # -- the file --------------------------------------------------------------------------------------------------
 
     def held(self) -> dict[str, Any]:
-        """Return the stored part as plain JSON types, from which everything else is computed."""
+        """Return the stored fields as a dict of JSON types. Everything else about a verdict is computed from these."""
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return own | {
             "models": dict(self.models),
@@ -604,9 +628,10 @@ class Verdict:
 
 
 def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> ComparedPlan:
-    """Return a plan of cost ``cost_usd`` per request, interpolated between ``one`` and ``other``, two plans of the frontier.
+    """Return the figures of a plan that costs ``cost_usd`` dollars per request, interpolated between the plans ``one`` and
+    ``other``.
 
-    The frontier is concave, so linear interpolation underestimates the plan's accuracy.
+    Accuracy rises ever more slowly with cost, so linear interpolation underestimates the plan's accuracy.
     """
     width = other.cost_usd - one.cost_usd
     share = min(max((cost_usd - one.cost_usd) / width, 0.0), 1.0) if width > 0.0 else 0.0
@@ -619,8 +644,9 @@ def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> Compare
 
 
 def lead_of(advice: Advice, opponent: str = "what runs today") -> str:
-    """Return the words that begin a verdict with this advice, such as SWITCH; for ``"keep"``, KEEP and the baseline's name
-    ``opponent``.
+    """Return the words with which a verdict with this advice begins, such as SWITCH.
+
+    For ``"keep"``, it is KEEP and the name of the baseline, ``opponent``.
     """
     return f"{LEADS[advice]} {opponent}" if advice == "keep" else LEADS[advice]
 
@@ -648,7 +674,7 @@ def sentence(found: Verdict) -> str:
 
 
 def why_not_enough(found: Verdict) -> str:
-    """Return in a few words why the store's results are too few for a verdict."""
+    """Return a clause that says why there are too few results for a verdict, and what to do."""
     if found.why_not:
         return found.why_not
     if found.uncompared:
@@ -669,13 +695,15 @@ def why_not_enough(found: Verdict) -> str:
 
 
 def columns(found: Verdict) -> tuple[str, ...]:
-    """Return the headings of :func:`table_rows`; the first column is text."""
+    """Return the headings of the table of :func:`table_rows`. A heading that begins with ``<`` is for a column aligned
+    left.
+    """
     right = "right" if found.by_today is None else "as good"
     return "<plan", right, "points, 95 %", "$/1,000", "dollars"
 
 
 def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the table below the sentence: the baseline and the compared plans; the verdict's plan is marked."""
+    """Yield the rows of a table, as texts: the baseline, then each compared plan; the verdict's plan is marked with ``*``."""
     usd = found.cost_usd
     if usd is None:
         return
@@ -693,7 +721,7 @@ def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
 
 
 def short_words(words: str) -> str:
-    """Return a plan in words, with repeated steps named once."""
+    """Return a plan's words in which equal steps in a row are named once, with their number: ``repair a (2 times)``."""
     found = [(step, len(list(times))) for step, times in groupby(words.split(", "))]
     return ", ".join(step if n == 1 else f"{step} ({n} times)" for step, n in found)
 
@@ -703,11 +731,13 @@ def _cut(words: str, room: int) -> str:
 
 
 def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True) -> str:
-    """Return in one sentence the most that a number of requests can prove, before anything is bought.
+    """Return a sentence on the smallest loss of accuracy that a number of requests can exclude, before any result is paid
+    for.
 
-    ``labelled`` says whether all of these requests have labels, and only changes the words. If no answer differs, a loss of 1 -
-    0.05^(1/n) remains possible. A plan that changes a quarter of the answers, equally for better and worse, has a standard
-    error of 0.5 / sqrt(n). The interval for the best of a few plans ends 2.2 standard errors away.
+    ``labelled`` says whether all of these requests have labels, and only changes the words. If no answer differs on n
+    requests, a loss of 1 - 0.05^(1/n) remains possible. A plan that changes a quarter of the answers, equally for better
+    and worse, has a standard error of 0.5 / sqrt(n). The interval for the best of a few plans ends 2.2 standard errors
+    away.
     """
     if requests < 1:
         return f"No {'labelled ' if labelled else ''}request: nothing can be proven."
@@ -723,15 +753,16 @@ def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True)
 
 
 def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
-    """Return in one line why the labelled requests are too few to prove any plan, whatever is bought; empty if they may do.
+    """Return in one line why the labelled requests are too few to prove any plan, however many results are recorded; empty
+    if they may suffice.
 
     The best possible plan loses no answer and is right whenever the baseline is wrong. Serving this plan to half of the
     requests would suffice, so a loss of twice the allowed size has to be ruled out.
 
     Args:
         requests: The number of labelled requests.
-        wrong: The number of these requests on which the baseline may be wrong. A graded answer counts as one minus its score, a
-            missing answer as wrong.
+        wrong: The number of these requests on which the baseline may be wrong. An answer with a score counts as one minus
+            the score, a missing answer as wrong.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
     """
     least = nothing_differs(requests)
@@ -759,7 +790,7 @@ def _round_up(value: float) -> int:
 
 
 def _figures(found: Verdict, plan: ComparedPlan) -> str:
-    """Return a sentence with the costs, accuracies and seconds of the plan and the baseline."""
+    """Return a sentence that compares the costs, accuracies and seconds of the plan and the baseline."""
     right = f"with {percent(_accuracy(found, plan))} right instead of {percent(found.accuracy)} ({_points(plan)})"
     if found.by_today is not None:  # how often today's answers are right is unknown
         right = f"with {_points(plan)} against today's answers"
@@ -771,8 +802,9 @@ def _figures(found: Verdict, plan: ComparedPlan) -> str:
 
 
 def _named(found: Verdict) -> str:
-    """Return the name of a baseline that is not the current setup, for sentences: "the strongest single model" is added to a
-    bare model name.
+    """Return the name of a baseline that is not the current setup, as used in sentences.
+
+    If the name is only a model's, ", the strongest single model" is added.
     """
     return found.opponent if found.opponent.startswith("the ") else f"{found.opponent}, the strongest single model"
 
@@ -802,7 +834,9 @@ def _counted(found: Verdict) -> str:
 
 
 def _unlabelled(found: Verdict) -> str:
-    """Return a sentence on what people's labels may still decide; empty if all requests have labels or none is needed."""
+    """Return sentences on requests without labels, and on what people's labels may still decide; empty if all requests have
+    labels.
+    """
     by_today = found.by_today
     if by_today is None:
         return ""
@@ -895,11 +929,11 @@ def counted(number: int, what: str) -> str:
 
 
 def plain_dollars(usd: float) -> str:
-    """Format dollars with cents, and amounts below a dollar with three digits."""
+    """Format an amount in dollars: with cents from one dollar on, otherwise with three significant digits."""
     sign, size = "-" if usd < 0 else "", abs(usd)
     return f"{sign}${size:,.2f}" if size >= 1 else f"{sign}${size:.3g}"
 
 
 def seconds(value: float | None) -> str:
-    """Format seconds with two digits, or from 10 s on with tenths; return "" for None."""
+    """Format seconds: with two significant digits below 10 s, otherwise with tenths; return "" for None."""
     return "" if value is None else f"{value:.2g} s" if value < 10 else f"{value:.1f} s"

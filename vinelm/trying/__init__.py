@@ -1,4 +1,4 @@
-"""Gets from an application and its requests to a verdict in one call: :func:`try_app`, used by ``vinelm try``."""
+"""Produces a verdict from an application and its requests in one call: :func:`try_app`, used by ``vinelm try``."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""The first part of a trial: finds the project of an application, or writes it."""
+"""The first part of ``vinelm try``: finds the project files of an application (workflow file, catalog), or writes them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CHILD = "import sys; from vinelm.trying.project import write_apart; sys.exit(wr
 
 @dataclass(frozen=True, kw_only=True)
 class FirstRun:
-    """The settings of a first run. They are arguments of :func:`~vinelm.try_app` with the same names."""
+    """The settings of the first ``vinelm try`` of an application: arguments of :func:`~vinelm.try_app` with the same names."""
 
     app: str
     dataset: str | None
@@ -44,9 +44,10 @@ class FirstRun:
 
 
 def with_requests(asked: FirstRun, recorded: Traces, before: Before) -> FirstRun:
-    """Write the requests in recorded traces to a file next to the application if it has no project yet.
+    """If the application has no project yet, write the requests in recorded traces to a file next to the application.
 
-    Return the settings with this file as the dataset, or unchanged. The file's old content is added to ``before``.
+    Return the settings with this file as the dataset; unchanged if there is a project. The file's old content is added to
+    ``before``.
 
     Raises:
         ConfigError: The traces have no inputs, or another file has that name.
@@ -66,7 +67,7 @@ Before = dict[Path, bytes | None]
 
 @contextmanager
 def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
-    """Restore the files in ``before`` when the block ends.
+    """When the ``with`` block ends, restore the old contents of the files in ``before``.
 
     Before the block changes a file, it adds the file's old content to ``before``. The names of the restored files are passed to
     ``tell``. Modules that the block imported from the folders of these files are removed from ``sys.modules``, because their
@@ -88,7 +89,9 @@ def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def project_of(asked: FirstRun, tell: Callable[[str], None], before: Before) -> Path:
-    """Return the folder of an application's project. Write missing files, and report what is left to do to ``tell``, in lines.
+    """Return the folder of an application's project; if the project does not exist yet, write its files.
+
+    ``tell`` is called with lines of text: the changed files, and what the user still has to do.
 
     With ``apply`` another process imports and changes the application, so that this process imports the changed version. The
     old contents of the written files are added to ``before``.
@@ -117,11 +120,11 @@ def project_of(asked: FirstRun, tell: Callable[[str], None], before: Before) -> 
 
 
 def _write(asked: FirstRun) -> dict[str, Any]:
-    """Import the application and write its project.
+    """Import the application, write the files of its project, and return what was done.
 
     Returns:
-        ``edited``: the application's files that were changed. ``todo``: lines on what is left to do. ``before``: the old text
-        of each written file by its path, decoded as Latin-1; None for a new file.
+        ``edited``: the application's files that were changed. ``todo``: lines that say what the user still has to do.
+        ``before``: the old text of each written file by its path, decoded as Latin-1; None for a new file.
     """
     from vinelm.datasets import Columns, read_dataset
     from vinelm.scaffold import read_application
@@ -148,7 +151,7 @@ def _write(asked: FirstRun) -> dict[str, Any]:
 
 
 def _written_apart(asked: FirstRun) -> dict[str, Any]:
-    """Run :func:`_write` in another process."""
+    """Run :func:`_write` in another process and return its result."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
         line = [sys.executable, "-c", _CHILD, str(answer), json.dumps(asdict(asked))]
@@ -180,7 +183,9 @@ def write_apart(answer: str, asked: str) -> int:
 
 
 def _require_new(edited: Sequence[str]) -> None:
-    """Raise :class:`ConfigError` if this process (a notebook, for example) imported one of these files before the change."""
+    """Raise :class:`ConfigError` if this process (a notebook, for example) has imported one of the ``edited`` files, so
+    that it runs the old code.
+    """
     loaded = {Path(file).resolve() for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     old = [path for path in edited if Path(path).resolve() in loaded]
     if old:
@@ -194,7 +199,7 @@ _OPEN = ("how many turns does your loop take", "how often at most?")
 
 
 def note_turns(file: Path, template: Template, n_models: int) -> str | None:
-    """Write a template into the workflow file whose loops allow twice as many turns.
+    """Write a template with twice as many turns of each loop into the workflow file.
 
     Args:
         file: The workflow file.
@@ -202,8 +207,8 @@ def note_turns(file: Path, template: Template, n_models: int) -> str | None:
         n_models: The number of models in the catalog.
 
     Returns:
-        What was written, in one line; None if twice the turns would be too many, or the file does not assign ``template``
-        exactly once.
+        A line that says what was written; None if twice the turns would be too many, or the file does not assign
+        ``template`` exactly once.
     """
     text = file.read_text(encoding="utf-8")
     turns = max((step.times for step in walk(template.steps) if isinstance(step, Loop)), default=LONGEST)
@@ -223,13 +228,13 @@ def asks_for_turns(file: Path) -> bool:
 
 
 def note_today(file: Path, today: Mapping[str, str], source: str) -> str:
-    """Write into the workflow file which models the application's stages run now; ``source`` says how this is known.
+    """Write the current models, keyed by stage, into the workflow file; ``source`` says how they are known.
 
     Returns:
-        What was written, in one line.
+        A line that says what was written.
 
     Raises:
-        ConfigError: The file has no place where these models can be written.
+        ConfigError: The file has no place for these models.
     """
     text = file.read_text(encoding="utf-8")
     new = with_defaults(text, today)

@@ -1,4 +1,4 @@
-"""Gets from an application to a verdict: checks, profiles and estimates it, and writes the report."""
+"""Produces a verdict from an application: checks, profiles and estimates it, and writes the report."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Trial:
     Attributes:
         folder: The project's folder, with ``workflow.py``, ``models.toml``, ``app.db`` and ``app.vine``.
         trie: The estimated trie, with its verdict; None for a dry run.
-        report: The path of the HTML report; None for a dry run, and if the trial was stopped.
-        forecast: The calls that would be bought, and their cost; None unless it is a dry run.
-        is_stopped: Whether Ctrl-C or SIGTERM stopped the buying. If so, the verdict is based on the results so far.
+        report: The path of the HTML report; None for a dry run, or if the trial was stopped.
+        forecast: For a dry run, the calls that would be made, and their cost; otherwise None.
+        is_stopped: Whether Ctrl-C or SIGTERM stopped the profile. If so, the verdict is based on the results so far.
         allow_unproven: Whether :attr:`lines` may serve a plan that is not proven.
     """
 
@@ -67,7 +67,7 @@ class Trial:
 
     @property
     def objective(self) -> Objective | None:
-        """The objective that serves the verdict's plan; None if the verdict names no plan."""
+        """The objective with which a service runs the verdict's plan; None if the verdict names no plan."""
         from vinelm.plans.recommendation import served_objective
 
         return None if self.verdict is None else served_objective(self.verdict)
@@ -124,43 +124,47 @@ def try_app(
 ) -> Trial:
     """Read an application's graph, profile it, and return a verdict on whether to switch.
 
-    The options are those of ``vinelm try``. The first time this writes ``workflow.py`` and ``models.toml`` next to the
-    application; existing files are kept. Results are stored in ``app.db``: the same call continues an interrupted one, and a
-    larger budget adds to it. Writes ``app.vine`` and ``report/report.html``. Changes to the project's folder while it runs.
-    Ctrl-C and SIGTERM stop the buying, and the verdict is that of the rows so far; a second one ends the call.
+    The options are those of ``vinelm try``. The first call writes ``workflow.py`` and ``models.toml`` next to the
+    application; existing files are kept. Results are stored in ``app.db``, so that the same call continues an interrupted
+    one, and a call with a larger budget adds results. Also writes ``app.vine`` and ``report/report.html``. While it runs,
+    the working folder is the project's folder. Ctrl-C and SIGTERM stop the profile, and the verdict is based on the results
+    so far; a second signal ends the call.
 
     Args:
         app: ``FILE.py:ATTRIBUTE``, as for ``vinelm init``.
-        dataset: Requests, with their right answers where there are any: CSV, JSON lines, Parquet, or an export.
-        traces: Recorded LLM calls, as ``vinelm replay`` reads them: a file or a folder. Where a plan makes an equal call, the
-            recorded answer counts, and costs nothing. Without a dataset a first run takes their requests, too, and writes them
-            to ``requests.jsonl``.
-        label_field: Column with the right answer. Repeatable. In Python one or several. None: it is looked for; where there is
-            none, or a row's is empty, what runs today counts until a person has said otherwise.
-        budget_usd: Never spend more than this, earlier runs included. In Python required for models that cost money.
+        dataset: Requests, with their right answers if known: CSV, JSON lines, Parquet, or an export.
+        traces: Recorded LLM calls, as ``vinelm replay`` reads them: a file or a folder. If the profile makes an equal call,
+            the recorded answer is used and costs nothing. Without a dataset, a first run also takes the requests from the
+            traces, and writes them to ``requests.jsonl``.
+        label_field: Column with the right answer. Repeatable. In Python one or several. None: found by its name; a request
+            without a right answer is compared with today's answer until a person labels it.
+        budget_usd: The maximum cost in dollars, including earlier runs. In Python required for models that cost money.
         models: Models to choose from, as ``vinelm init`` takes them. None: the app's, and others like them.
-        today: The model that your app runs today wherever its code does not say it, as PROVIDER:MODEL.
-        workers: Calls at a time.
-        apply: Put vine.around(...) around the models that the app makes. In Python: another process imports it for that.
+        today: The model, as PROVIDER:MODEL, that the app runs today at stages whose code does not name one.
+        workers: Maximum number of calls at the same time.
+        apply: Change the app's code: put vine.around(...) around the models that it makes. In Python: another process
+            imports the app for that.
         keep_going: Continue even if none of the first ten answers is right, all first rows of a stage fail alike, or no plan
             can be proven.
-        allow_unproven: Give the lines that serve the plan also where it is not proven: it may be worse.
-        dry_run: Say what would be called, for how much and how long. Calls nothing, and leaves all files as they were.
-        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch. In Python a fraction in [0, 1). None:
-            that of the run before, which ``app.vine`` keeps, or 3 points.
+        allow_unproven: Return the lines of code that serve the plan even if the plan is not proven; it may then be worse
+            than today's models.
+        dry_run: Report which calls would be made, their cost and duration. Calls nothing, and leaves all files unchanged.
+        max_loss: Accuracy that a plan may lose so that the verdict is still to switch. In Python a fraction in [0, 1).
+            None: that of the last run, which is stored in ``app.vine``, or 3 points.
         on_step: Called with a few words when a step begins, such as ``"estimating"``.
         on_progress: As :func:`vinelm.profile` takes it.
         on_single_models: As :func:`vinelm.profile` takes it.
-        on_note: Called with one-line notes: what was changed, what is doubtful, what can be proven.
+        on_note: Called with notes of one line each: what was changed, what is doubtful, what can be proven.
 
     Returns:
-        The verdict, and where it is explained.
+        The verdict, and the paths of the report and the project.
 
     Raises:
         InputError: The application, the data set, the catalog or an option is wrong.
         StageBroken: All rows of a stage failed.
-        EvidenceError: Nothing could be bought.
-        KeyboardInterrupt: It was stopped before the rows give a verdict, or twice; what was bought is kept.
+        EvidenceError: No result could be recorded.
+        KeyboardInterrupt: It was stopped before the results gave a verdict, or stopped twice; all results so far are
+            stored.
 
     Examples:
         >>> import vinelm
@@ -221,7 +225,9 @@ def try_app(
 
 
 def kept_max_loss(trie: Path) -> float | None:
-    """Return the allowed loss of an earlier run's verdict; None if the file has none or cannot be read."""
+    """Return the allowed loss of accuracy of the verdict in a trie's file; None if the file has no verdict or cannot be
+    read.
+    """
     from vinelm.vinefile import load_trie
 
     try:
@@ -232,8 +238,8 @@ def kept_max_loss(trie: Path) -> float | None:
 
 
 def _checked(tell: Callable[[str], None], today: str | None = None) -> tuple[Inputs, Sequence[str]]:
-    """Check the project in the working folder; return what a profile of it needs (workflow, catalog, backends), and questions
-    that the user must answer first.
+    """Check the project in the working folder. Return (inputs, questions): what a profile needs (workflow, catalog and
+    backends), and the questions that the user must answer first.
 
     ``today`` is the current model, as ``provider:model``, of stages for which neither the project nor the application names it.
     """
@@ -257,7 +263,7 @@ def _checked(tell: Callable[[str], None], today: str | None = None) -> tuple[Inp
 
 
 def _named(today: str, catalog: Catalog) -> str:
-    """Return the catalog's name of the model ``provider:model``."""
+    """Return the catalog name of the model ``today``, which is given as ``provider:model`` or by this name."""
     for model in catalog.models:
         if today in (f"{model.provider}:{model.model_id}", model.name):
             return model.name
@@ -265,7 +271,7 @@ def _named(today: str, catalog: Catalog) -> str:
 
 
 def _workflow() -> Any:
-    """Load the workflow from the project's current file, even if this process has imported an older version."""
+    """Return the workflow, loaded from the project's current file even if this process has imported an older version."""
     from vinelm.workflows import load_workflow
 
     here = os.getcwd()
@@ -277,8 +283,9 @@ def _workflow() -> Any:
 
 
 def loaded(models: str) -> Inputs:
-    """Load ``workflow.py`` and the catalog file ``models`` from the working folder, as a profile needs them; also in child
-    processes.
+    """Return the inputs of a profile, loaded from ``workflow.py`` and the catalog file ``models`` in the working folder.
+
+    Child processes call it, too.
     """
     from vinelm.api.profiling import prepared
     from vinelm.catalog import Catalog
@@ -298,10 +305,10 @@ def _forecast(inputs: Inputs, budget_usd: float | None, workers: int, tell: Call
 def _bought(
     inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any
 ) -> tuple[Verdict | None, bool]:
-    """Profile as :func:`_buy` does, which gets all arguments and whose result is returned.
+    """Call :func:`_buy` with these arguments and return its result.
 
-    If requests take more turns of a loop than the template allows, write a template with more turns to the workflow file and
-    continue.
+    If a request takes more turns of a loop than the template allows, write a template with more turns to the workflow file
+    and try again.
     """
     while True:
         open_turns = asks_for_turns(Path(WORKFLOW_FILE))
@@ -320,10 +327,11 @@ def _bought(
 def _buy(
     inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any
 ) -> tuple[Verdict | None, bool]:
-    """Profile until the verdict is certain, or the budget is reached; ``asked`` are further settings of the profile.
+    """Profile the application until the verdict is certain or the budget is used up; ``asked`` are further settings of the
+    profile.
 
     Returns:
-        The verdict, if the profile has made a final verdict; and whether the buying was stopped.
+        (verdict, whether the profile was stopped). The verdict is None if the profile has made no final verdict.
     """
     from vinelm.api.estimation import MAX_ERROR
     from vinelm.api.profiling import require_sound, run_profile
@@ -354,13 +362,19 @@ def _buy(
 
 
 def _stopped(store: ObservationStore, before: int, on_note: Callable[[str], None]) -> bool:
-    """Report what a stopped run has bought, given the store's number of rows ``before``; return True, for :func:`_buy`."""
+    """Report how many results a stopped run has added, and return True.
+
+    ``before`` is the number of results in the store before the run.
+    """
     on_note(f"stopped: {len(store) - before:,} new rows are in {STORE}, ${store.committed_usd():.3g} so far")
     return True
 
 
 def _estimated(max_loss: float, verdict: Verdict | None) -> AnnotatedTrie:
-    """Estimate a trie from the present results, make the verdict unless the profile has made it, and write the trie."""
+    """Estimate a trie from the stored results, write it to its file, and return it.
+
+    ``verdict`` is the verdict that the profile has made; None makes the verdict now.
+    """
     from vinelm.api.estimation import estimate_store
     from vinelm.vinefile import save_trie
 

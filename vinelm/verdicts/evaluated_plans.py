@@ -40,9 +40,9 @@ class EvaluatedPlans:
         run: The workflow and its application.
         policies: The policies to serve, with their predicted accuracy and cost. Policies with the same fixed plan are served
             once.
-        ways: For each policy, the function that serves a request.
+        ways: For each policy, the function that serves a request under it.
         objective: The objective of the plans.
-        vines: The objects that make the policies.
+        vines: The ``VineLM`` objects that create the policies.
     """
 
     run: ServingRun
@@ -61,7 +61,7 @@ class EvaluatedPlans:
         *,
         objective: Objective,
     ) -> EvaluatedPlans:
-        """Plan for the objective, and prepare the application.
+        """Make the plans for the objective, prepare the application, and return both.
 
         Raises:
             ConfigError: As for :func:`~vinelm.verify`; also if no fixed plan or no single model meets the objective's limits.
@@ -101,7 +101,7 @@ class EvaluatedPlans:
 
     @property
     def _distinct(self) -> dict[PolicyName, ChosenPolicy]:
-        """The policies to serve, by name; of several policies with the same fixed plan, only one."""
+        """The policies to serve, keyed by name; of several policies with the same fixed plan, only one is included."""
         by_words = {("plan" if name in ("static", "single") else name, one.words): name for name, one in self.policies.items()}
         return {name: self.policies[name] for name in self.policies if name in by_words.values()}
 
@@ -114,7 +114,9 @@ class EvaluatedPlans:
         ]
 
     def identity(self, asked: HeldOut) -> StoreIdentity:
-        """Return the identity of this evaluation: all inputs that affect its results; ``asked`` are the requests."""
+        """Return the identity of this evaluation: all inputs that affect its results. ``asked`` has the requests and their
+        workflow.
+        """
         return asked.identity(self.objective, self.run.annotated, **{name: one.words for name, one in self._distinct.items()})
 
     def evaluation(self, record: ServingRecord, asked: HeldOut, max_loss: float) -> Evaluation:
@@ -122,7 +124,7 @@ class EvaluatedPlans:
 
         Args:
             record: The served requests.
-            asked: All requests that were to be served.
+            asked: The requests that should have been served.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
 
         Raises:

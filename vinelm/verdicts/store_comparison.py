@@ -1,4 +1,6 @@
-"""Compares all policies by the results in a store: computes the verdict, sweeps over budgets, and the gain from signals."""
+"""Compares all policies according to the results in a store: computes the verdict, sweeps over limits, and the gain from
+signals.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,10 @@ class StoreComparison:
 
     Attributes:
         evaluation: The evaluation with its verdict; None if nothing was compared.
-        sweeps: The sweeps over values of one limit of the objective; a sweep is left out if no policy meets any of its values.
-        signals_gain: The accuracy gained by planning with signals instead of paths: the paired difference, as a mean over the
-            cost budgets; None if the trie has no outcomes.
+        sweeps: One sweep for each limit of the objective (such as the budget), which takes a range of values; a sweep is
+            left out if no policy meets any of its values.
+        signals_gain: The accuracy gained by planning with signals instead of paths: the paired difference, as a mean over
+            the cost budgets; None if it was not computed, for example without signals.
         why_not: The reason why nothing was compared, in one line; None if policies were compared.
     """
 
@@ -49,17 +52,18 @@ def compare_store(
     seed: int = 0,
     on_done: Done = lambda done, total, what: None,
 ) -> StoreComparison:
-    """Compare the policies according to the results in a store. Calls no model.
+    """Return a comparison of the policies according to the results in a store. Calls no model.
 
     If a comparison is impossible, no error is raised, and ``why_not`` of the result gives the reason.
 
     Args:
         store: Path of the store.
-        trie: A trie of this store, whose estimator and stop rule are used.
+        trie: A trie of this store. The comparison uses its estimator and stop rule.
         evaluation: The result of :func:`~vinelm.evaluate` for this store and trie; None computes it.
         in_use: The current setup: a model, or a file with a plan; see :func:`~vinelm.evaluate`.
-        seed: Decides the split.
-        on_done: Called as ``on_done(done, total, what)``.
+        seed: Decides how the requests are split into parts.
+        on_done: Called as ``on_done(done, total, what)`` with the number of finished and of all parts of the work, and its
+            name.
     """
     try:
         found = evaluation or evaluate(store, trie, in_use=in_use, seed=seed, on_done=on_done)

@@ -49,49 +49,55 @@ def evaluate(
     on_done: Done = lambda done, total, what: None,
     on_note: Callable[[str], None] | None = None,
 ) -> Evaluation:
-    """Say whether VineLM is worth using for a workflow. Calls no model and spends nothing, unless ``serve`` is given.
+    """Return an evaluation of whether VineLM is worth using for a workflow. Calls no model and spends nothing, unless
+    ``serve`` is given.
 
-    The requests of the store are split in four parts by a hash of their ids. Each part tests plans that the other three chose,
-    by its rows and with a doubly robust estimate: VineLM over paths and over what requests show, the best static plan, the best
-    single model, a vote, and asking until two agree. The verdict is that of :func:`~vinelm.estimate` on the same store. With
-    ``serve`` the plans of the whole store are served instead, to requests that have no row.
+    The requests of the store are split into four parts by a hash of their ids. Each part tests plans that were chosen on
+    the other three parts, with a doubly robust estimate from its results. The plans are those of VineLM over paths and over
+    signals, the best fixed plan, the best single model, a majority vote, and asking models until two agree. The verdict is
+    that of :func:`~vinelm.estimate` on the same store. With ``serve``, plans chosen on the whole store are served instead,
+    to requests that have no stored result.
 
     Args:
         store: The path of the store.
-        trie: A trie of this store, or its path: its estimator and stop rule are used, and ``serve`` serves its plans. None
-            takes the default estimator and the workflow's own stop rule.
-        objective: What to plan for. None sweeps cost budgets and compares the mean over them.
-        in_use: What you run today: a model, or a file of ``vinelm plan --json``, whose first plan is meant. Plans are compared
-            with it. None: the models that the application declares, else the strongest single model.
-        serve: Really serve N held-out requests under each plan, instead of estimating from the rows. Spends money.
-        budget_usd: With ``serve``: never spend more than this. In Python required for models that cost money.
-        workflow: With ``serve``: MODULE:ATTRIBUTE of your own workflow. In Python also a :class:`~vinelm.Workflow`. None: the
+        trie: A trie of this store, or its path. The evaluation uses its estimator and stop rule, and ``serve`` serves its
+            plans. None uses the default estimator and the workflow's own stop rule.
+        objective: The objective to plan for. None plans for each of several cost budgets, and compares the means over these
+            budgets.
+        in_use: What the application runs today: a model, or a file that ``vinelm plan --json`` wrote, of which the first
+            plan counts. Plans are compared with it. None: the models that the application declares, else the strongest
+            single model.
+        serve: Really serve N held-out requests under each plan, instead of estimating from the stored results. Spends
+            money.
+        budget_usd: With ``serve``: the maximum cost in dollars. In Python required for models that cost money.
+        workflow: With ``serve``: the workflow, as MODULE:ATTRIBUTE. In Python also a :class:`~vinelm.Workflow`. None: the
             bundled one of the store.
-        dataset: With ``serve``: its requests, which must not be those of the store. None: the workflow's.
+        dataset: With ``serve``: the requests to serve, which must not be in the store. None: the workflow's.
         columns: Column of the dataset to use: input.KEY=COLUMN, label.KEY=COLUMN (the graph never sees labels) or id=COLUMN. A
             path such as outputs.answer leads into a column. Repeatable. In Python several such texts, or
             :class:`vinelm.datasets.Columns`. None: the format decides.
-        models: With ``serve``: catalog of models. In Python also a :class:`~vinelm.Catalog`. None: simulated models of the
-            trie.
-        log: With ``serve``: store that keeps each served request; the same line continues it; by default STORE with
-            .evaluate.db. In Python None keeps nothing.
-        workers: With ``serve``: requests in progress at a time.
+        models: With ``serve``: the catalog of models. In Python also a :class:`~vinelm.Catalog`. None: simulated models of
+            the trie.
+        log: With ``serve``: the store for served requests, with which the same command continues; by default STORE with
+            .evaluate.db. In Python None stores nothing.
+        workers: With ``serve``: maximum number of requests in progress.
         engine: With ``serve``: machines that do the work: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT,
             ray://auto (the one that this machine belongs to) or ray://local (starts one for this run). In Python the workflow
             has to be named.
         ship: With ``engine=ray://...``: copy the current folder, without .env, to the nodes.
         seed: Seed of samples, splits and simulated answers.
-        max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch. In Python a fraction in [0, 1). None:
-            as the trie was estimated, else 3 points.
-        on_done: Called as ``on_done(done, total, what)``.
-        on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
+        max_loss: Accuracy that a plan may lose so that the verdict is still to switch. In Python a fraction in [0, 1).
+            None: that of the trie's verdict, else 3 points.
+        on_done: Called as ``on_done(done, total, what)`` with the number of finished and of all parts of the work, and its
+            name.
+        on_note: Called, from any thread, with a line of text if a node of the cluster is lost or cannot be used.
 
     Returns:
         The verdict with the figures behind it.
 
     Raises:
-        ConfigError: The store has too few requests, one model only or no row that succeeded; no policy meets the bounds; or
-            serving is asked for without what it needs.
+        ConfigError: The store has too few requests, only one model, or no successful result; no policy meets the limits; or
+            an argument that ``serve`` needs is missing.
         StoreError: The store cannot be read.
 
     Examples:
@@ -147,7 +153,7 @@ class _Subject:
         path: The path of the store.
         evidence: The contents of the store.
         trie: The given trie; None if none was given.
-        comparison: Compares plans according to the store's results.
+        comparison: The object that compares plans according to the store's results.
     """
 
     path: str | Path
@@ -192,7 +198,7 @@ class _Subject:
         return self.comparison.verdict(today=today, objective=objective, max_loss=MAX_LOSS if max_loss is None else max_loss)
 
     def _is_of_these_rows(self, held: Verdict) -> bool:
-        """Return whether a verdict was made from the present results with the present labels."""
+        """Return whether a verdict was made from exactly the results and labels that are in the store now."""
         own, referred = self.evidence, self.evidence.referred
         digests = None if held.by_today is None else held.by_today.digest, None if referred is None else referred.digest
         return digests[0] == digests[1] and (held.requests, held.rows) == (len(own.requests), len(own.rows))
@@ -231,7 +237,8 @@ class _Subject:
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:
-    """Return the evaluation of each cost budget of a sweep, whose intervals hold together for all budgets.
+    """Return an evaluation for each cost budget of a sweep. Their intervals are wide enough to hold for all budgets
+    together.
 
     Args:
         found: The evaluation of the whole sweep.

@@ -1,4 +1,4 @@
-"""Records an application's tool calls while its current models serve each of its requests once."""
+"""Records an application's tool calls. For this, its current models serve each of its requests once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RecordedTools:
         served: the number of requests that were served.
         calls: the number of tool calls in the store.
         spent_usd: dollars spent; calls without a recorded result count at their maximum cost.
-        failures: number of failed requests, by reason.
+        failures: number of failed requests, keyed by reason.
         is_simulated: whether some models are simulated.
     """
 
@@ -77,10 +77,10 @@ def record_tools(
 ) -> RecordedTools:
     """Serve each request once, with the default model at every stage, and write its tool calls to a store.
 
-    Calls the models and the tools, so it spends money unless they are simulated, and has the side effects of the tools. The
-    cost of every model call is reserved before the call. Each request is on disk before the next begins, so a second call of
-    this function continues. The declared cost of tool calls counts, too; if another ``VineLM`` declares a tool, this cost is
-    known only when the request has ended.
+    Calls the models, which costs money unless they are simulated, and the tools, with their side effects. The cost of every
+    model call is reserved before the call. Each request is on disk before the next begins, so a second call of this
+    function continues. The declared cost of tool calls counts, too. If a tool was declared with another ``VineLM`` object,
+    its cost is known only when the request has ended.
 
     Args:
         workflow: The workflow, bound to the catalog. Its answers are not scored.
@@ -128,15 +128,15 @@ def _keep(parts: list[SessionPart], store: ObservationStore) -> None:
 
 @dataclass(frozen=True)
 class _Recording:
-    """An application whose requests can be served with their tool calls recorded.
+    """An application, prepared to serve requests and record their tool calls.
 
     Attributes:
         workflow: The workflow, whose answers are not scored.
         vine: The ``VineLM`` object of the application.
         app: The compiled graph.
-        declared: The declarations of tools, by the tool's name.
+        declared: The declarations of tools, keyed by the tool's name.
         reads: The names of the tools that only read.
-        purses: The budgets of the requests.
+        purses: The object that finds the budget of each request.
     """
 
     workflow: Workflow
@@ -148,7 +148,7 @@ class _Recording:
 
     @classmethod
     def of(cls, workflow: Workflow, vine: VineLM, read_only: tuple[str, ...]) -> _Recording:
-        """Build the application, and return the recording of it."""
+        """Build the application of a workflow, prepared to record its tool calls."""
         workflow = replace(workflow, score=lambda request, state: False)
         app = build_graph(workflow, vine)
         tools = tools_of(app) if hasattr(app, "builder") else {}
@@ -165,7 +165,7 @@ class _Recording:
         return ServingTask(TODAY, request.id, partial(self.served, request, parts), partial(_keep, parts))
 
     def served(self, request: Request, parts: list[SessionPart], budget: CallGuard) -> ServedRequest:
-        """Serve one request within ``budget``, and append its recorded tool calls to ``parts``."""
+        """Serve one request within ``budget``, and return the result; append the recorded tool calls to ``parts``."""
         heard: list[SessionPart] = []
         self.vine.adapter.tools.recorder = heard.append
         clock = WorkClock() if self.vine.models.is_virtual_time else self.vine.new_clock()
@@ -181,7 +181,8 @@ class _Recording:
         """Return a recorded call with the cost and the read-only flag that the tool's declaration gives; messages are
         unchanged.
 
-        Tools named by the caller as read-only count as read-only; a tool without a declaration keeps the recorded values.
+        Tools that the caller has named as read-only get the flag in any case. A tool without a declaration keeps the
+        recorded values.
         """
         if not isinstance(part.event, ToolEvent):
             return part

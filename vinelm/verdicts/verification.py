@@ -1,4 +1,6 @@
-"""Verify a plan: serve labelled requests that the estimate has not seen, and compare with the prediction."""
+"""Verifies a plan: serves labelled requests that were not used for the estimate, and compares the results with the
+predictions.
+"""
 
 from __future__ import annotations
 
@@ -68,50 +70,50 @@ def verify(
     on_done: Callable[[int, int], None] = lambda done, total: None,
     on_note: Callable[[str], None] | None = None,
 ) -> Verification:
-    """Serve requests that the estimate has not seen under the plan for an objective, and check the plan's predictions.
+    """Serve requests that were not used for the estimate under the plan for an objective, and check the plan's predictions.
 
-    Calls the models, so it spends money unless they are simulated. Every call is reserved before it is made: the dollars exceed
-    ``budget_usd`` only if calls cost more than their upper bounds. With ``log`` every served request is on disk when it has
-    ended, and the same call continues where an interrupted one stopped, counting the money of both.
+    Calls the models, which costs money unless they are simulated. The maximum cost of every call is reserved before the
+    call, so that ``budget_usd`` is exceeded only if a call costs more than its computed maximum. With ``log``, every served
+    request is stored when it has ended. The same call then continues an interrupted one, and the budget includes both.
 
     Args:
-        store: The path of the store that the trie was estimated from: requests with an observation in it are not served.
+        store: The path of the store that the trie was estimated from: requests with a result in it are not served.
         trie: The annotated trie, or the path of its file.
-        objective: What to plan for.
-        workflow: The workflow: MODULE:ATTRIBUTE for your own. In Python also a :class:`~vinelm.Workflow`. It may have another
-            dataset than the store: requests are told apart by their ids. Of one that a judge scores, requests with a label are
-            served, and scored by it. None: the bundled one of the store.
+        objective: The objective of the plan.
+        workflow: The workflow: MODULE:ATTRIBUTE for one that is not bundled. In Python also a :class:`~vinelm.Workflow`.
+            Its dataset may differ from the store's; requests are identified by their ids. If a judge model scores the
+            workflow, only requests with a label are served, and scored by the label. None: the bundled one of the store.
         dataset: Requests: CSV, JSON lines, Parquet, a Hugging Face folder, or an export of LangSmith or Langfuse; a bundled
             workflow reads its own format. None: the workflow's.
         columns: Column of the dataset to use: input.KEY=COLUMN, label.KEY=COLUMN (the graph never sees labels) or id=COLUMN. A
             path such as outputs.answer leads into a column. Repeatable. In Python several such texts, or
             :class:`vinelm.datasets.Columns`. None: the format decides.
         models: Catalog of models with prices. In Python also a :class:`~vinelm.Catalog`. None: simulated models of the trie.
-        requests: Requests to serve, drawn at random. None: 100, or as many as are left.
-        budget_usd: Never spend more than this, interrupted runs included. In Python required for models that cost money.
+        requests: Number of requests to serve, drawn at random. None: 100, or as many as are left.
+        budget_usd: The maximum cost in dollars, including interrupted runs. In Python required for models that cost money.
         seed: Seed of samples, splits and simulated answers.
-        signals: Serve, and judge, the plan over what requests show (the check's verdict, signals, whether answers agree). In
-            Python the workflow declares it. An earlier answer is returned where every end of the graph is ``vine.finish``.
-            False serves the best path.
-        log: Store that keeps each served request; the same line continues it; by default TRIE with .verify.db. In Python None
-            keeps nothing.
-        workers: Requests in progress at a time.
+        signals: Serve and test the plan over signals: what requests show without labels, such as the check's result or
+            whether answers agree. In Python the workflow declares them. An earlier answer is returned if every end of the
+            graph is ``vine.finish``. False serves the best path.
+        log: Store for served requests, with which the same command continues; by default TRIE with .verify.db. In Python
+            None stores nothing.
+        workers: Maximum number of requests in progress.
         engine: Machines that do the work: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one
             that this machine belongs to) or ray://local (starts one for this run). In Python the workflow has to be named.
         ship: With ``engine=ray://...``: copy the current folder, without .env, to the nodes.
-        dry_run: Print what would be served and its expected price. Calls nothing.
-        on_done: Called as ``on_done(done, total)`` while requests are served.
-        on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
+        dry_run: Print what would be served and the expected cost. Calls nothing.
+        on_done: Called as ``on_done(done, total)`` with the number of served and of all requests.
+        on_note: Called, from any thread, with a line of text if a node of the cluster is lost or cannot be used.
 
     Returns:
-        The promise, the results, and the verdict that ``vinelm plan`` gives on the plan. If the budget is reached early,
-        ``is_complete`` is False.
+        The predictions, the results, and the verdict that ``vinelm plan`` gives on the plan. If the budget is used up
+            early, ``is_complete`` is False.
 
     Raises:
-        ConfigError: Store, trie and workflow do not belong together, no or too few requests are left, models cost money and no
-            budget is given, a judge scores the workflow and no request has a label, the log is of another verification, or
-            ``signals`` are asked for and the trie, the workflow or the graph has none.
-        InfeasibleError: No path meets the bounds.
+        ConfigError: Store, trie and workflow do not belong together, no or too few requests are left, models cost money and
+            no budget is given, a judge scores the workflow and no request has a label, the log belongs to another
+            verification, or ``signals`` is set and the trie, the workflow or the graph has no signals.
+        InfeasibleError: No path meets the objective's limits.
         StoreError: The store cannot be read.
 
     Examples:
@@ -156,7 +158,7 @@ def verify(
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Requests that the estimate has not seen, and how to serve them.
+    """Requests that were not used for the estimate, with everything that is needed to serve them.
 
     Attributes:
         workflow: The workflow.
@@ -187,7 +189,7 @@ class HeldOut:
         requests: int | None,
         seed: int,
     ) -> HeldOut:
-        """Load the requests; see :func:`verify` for the arguments and errors."""
+        """Load and return the requests; see :func:`verify` for the arguments and errors."""
         annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
         with ObservationStore.open(store) as opened:
             identity, seen = opened.identity, {row.request_id for row in opened.observations()}
@@ -212,7 +214,7 @@ class HeldOut:
         return cls(workflow, annotated, catalog, backends, chosen, source)
 
     def made(self, make: Callable[..., App]) -> App:
-        """Return the application that ``make`` builds from this workflow and its models."""
+        """Return the application that ``make`` builds from this workflow, its trie, its models and backends."""
         return make(self.workflow, self.annotated, self.catalog, self.backends)
 
     def serving(
@@ -223,23 +225,25 @@ class HeldOut:
         cluster: RayCluster | None,
         on_note: Callable[[str], None] | None,
     ) -> AbstractContextManager[Server]:
-        """Let the application serve requests inside the block, in this process or on each node of a cluster.
+        """Return a context manager that yields the object which serves requests: in this process, or on the nodes of a
+        cluster.
 
         Args:
             app: The application for this process.
             make: Builds the application on a node; see :meth:`made`.
-            verb: What the nodes do, for messages.
+            verb: The name of the command, for messages.
             cluster: The cluster; None serves in this process.
             on_note: Called with one line about lost or unusable nodes.
         """
         return serving(app, self.annotated, cluster, on_note, verb=verb, make=make, labelled=True, **self.source)
 
     def identity(self, objective: Objective, plans: AnnotatedTrie, **policies: str) -> StoreIdentity:
-        """Return all inputs that affect the results, except the number of requests, which a later run may raise.
+        """Return the identity of a run's store: all inputs that affect the results, except the number of requests, which
+        may be raised later.
 
         Args:
             objective: The objective of the plans.
-            plans: The tries that plans are made from.
+            plans: The trie from which plans are made, with its trie of signals.
             **policies: Each served policy in words, by its name.
         """
         named = {f"policy {name}": words for name, words in policies.items()}
@@ -265,7 +269,8 @@ class HeldOut:
 
 
 def held_out(requests: Sequence[Request], seen: set[str], count: int | None, seed: int) -> list[Request]:
-    """Return ``count`` requests whose ids are not in ``seen``, in an order that depends only on the ids and the seed.
+    """Return ``count`` requests whose ids are not in ``seen``, drawn and ordered by their ids and the seed; None returns
+    the default number.
 
     Raises:
         ConfigError: No request is left, or fewer than ``count``.
@@ -304,7 +309,7 @@ class ServingRun:
         app: The compiled graph.
         objective: The objective of the plan.
         decision: The plan for a new request, before its first step.
-        purses: The budgets of the requests.
+        purses: The object that finds the budget of each request.
     """
 
     workflow: Workflow
@@ -326,7 +331,7 @@ class ServingRun:
         objective: Objective,
         signals: bool,
     ) -> ServingRun:
-        """Build the application and make the plan; raises the errors of :func:`verify`."""
+        """Build the application, make the plan, and return both; raises the errors of :func:`verify`."""
         annotated = replace(annotated, signals=require_signals(annotated) if signals else None)
         workflow = scored_by_labels(workflow)
         vine = VineLM(
@@ -353,7 +358,7 @@ class ServingRun:
 
     @property
     def vines(self) -> tuple[VineLM, ...]:
-        """The ``VineLM`` objects that make the policies."""
+        """The ``VineLM`` object that creates the policies, as a tuple."""
         return (self.vine,)
 
     def serve(self, request: Request, plan: str, guard: CallGuard) -> ServedRequest:
@@ -366,7 +371,9 @@ class ServingRun:
         return self.serve_under(policy, request, guard)
 
     def serve_along(self, policy: Callable[..., StaticPolicy], request: Request, guard: CallGuard) -> ServedRequest:
-        """Serve one request with the fixed plan that ``policy`` follows; see :meth:`.Plans.policy`."""
+        """Serve one request with a fixed plan. ``policy`` creates the policy that follows the plan; see
+        :meth:`.Plans.policy`.
+        """
         judge = judge_of(self.workflow, request)
         return self.serve_under(policy(clock=self.vine.new_clock(), request=request, judge=judge), request, guard)
 

@@ -42,7 +42,7 @@ class Verification:
 
     @property
     def stop(self) -> StopRule:
-        """The stop rule that ended the requests. The oracle stop cannot be used in service."""
+        """The stop rule under which the requests ended."""
         return self.decision.metrics.annotated.template.stop
 
     @property
@@ -72,7 +72,9 @@ class Verification:
 
     @property
     def promised_interval(self) -> Interval | None:
-        """90 % interval of the predicted accuracy on the served requests, with sampling error; None without standard errors."""
+        """The interval in which the accuracy on the served requests is predicted to lie with 90 %; None if the trie has no
+        standard errors.
+        """
         return self.decision.promise.prediction(len(self.rows) or self.requests)
 
     @property
@@ -87,9 +89,9 @@ class Verification:
 
     @property
     def promised_cost_interval(self) -> Interval | None:
-        """90 % interval of the predicted mean cost of the served requests, in dollars.
+        """The interval in which the mean cost of the served requests, in dollars, is predicted to lie with 90 %.
 
-        None without standard errors, or for fewer than two requests.
+        None if the trie has no standard errors, or fewer than two requests were served.
         """
         error = self.decision.errors.cost_usd
         if error is None or not math.isfinite(error) or len(self.rows) < 2:
@@ -100,12 +102,12 @@ class Verification:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict on whether to switch to the plan, as in ``vinelm plan``; None if the trie has no verdict."""
+        """The verdict on whether to switch to the plan, the same as ``vinelm plan`` shows; None if the trie has no verdict."""
         return self.decision.verdict
 
     @property
     def accuracy_promise(self) -> Kept:
-        """``kept`` if the accuracy lies in the predicted interval, ``exceeded`` above it, ``broken`` below it.
+        """``kept`` if the accuracy lies in the predicted interval, ``exceeded`` if it is above, ``broken`` if it is below.
 
         ``failed`` if more than :data:`MOST_FAILED` of the requests failed, whatever the accuracy. ``unknown`` if nothing
         was served, or the trie has no standard errors.
@@ -116,7 +118,11 @@ class Verification:
 
     @property
     def cost_promise(self) -> Kept:
-        """As :attr:`accuracy_promise`, for the mean cost: ``broken`` above the interval, ``exceeded`` (cheaper) below it."""
+        """``kept`` if the mean cost lies in the predicted interval, ``broken`` if it is above, ``exceeded`` if it is below
+        (cheaper).
+
+        ``failed`` and ``unknown`` are as for :attr:`accuracy_promise`.
+        """
         if self.has_failed:
             return "failed"
         found = _kept(self.mean_cost_usd, self.promised_cost_interval)
@@ -125,12 +131,12 @@ class Verification:
 
     @property
     def is_kept(self) -> bool:
-        """Whether neither accuracy nor cost is worse than predicted, and few requests failed."""
+        """Whether accuracy and cost are not worse than predicted, and few requests failed."""
         return not {"broken", "failed"} & {self.accuracy_promise, self.cost_promise}
 
     @property
     def failures(self) -> dict[str, int]:
-        """The number of failed requests by reason, the most frequent reason first."""
+        """The number of failed requests, keyed by the reason of the failure, the most frequent reason first."""
         reasons = (f"{row.failure}: {row.detail}" if row.detail else str(row.failure) for row in self.rows if row.failure)
         return dict(Counter(reasons).most_common())
 

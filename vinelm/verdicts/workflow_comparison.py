@@ -24,7 +24,7 @@ TARGETS = ("accuracy", "cost", "latency")
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """The resources that calls used, as means per request.
+    """The mean resources that calls used per request.
 
     Attributes:
         calls: The number of model calls.
@@ -39,7 +39,7 @@ class Taken:
 
     @classmethod
     def of(cls, rows: Sequence[Observation], requests: int) -> Taken:
-        """Return the resources of these rows, each summed and divided by ``requests``."""
+        """Return the resources of the calls in ``rows``, each summed and divided by the number ``requests``."""
 
         def tokens(counts: Sequence[int | None]) -> float | None:
             known = [count for count in counts if count is not None]
@@ -89,9 +89,9 @@ class UnderPlan:
     Attributes:
         plan: A model that answers every call, or "what runs today".
         requests: The number of requests that have every result of the plan in both stores.
-        sides: The results of the workflow, and of the workflow that it is compared with.
-        gain: By target (accuracy, cost, latency), the gain of the first workflow: a paired mean with its 95 % interval. Saved
-            dollars and seconds are positive.
+        sides: The results of the first workflow and of the second.
+        gain: The gain of the first workflow over the second, keyed by target (accuracy, cost, latency): a mean of paired
+            differences with its 95 % interval. Saved dollars and seconds are positive.
     """
 
     plan: str
@@ -101,7 +101,7 @@ class UnderPlan:
 
     @classmethod
     def of(cls, plan: str, pairs: Sequence[tuple[FollowedPlan, FollowedPlan]]) -> UnderPlan:
-        """Return the comparison of both workflows under the plan called ``plan``, from the pairs of results of each request."""
+        """Return the comparison of both workflows under the plan called ``plan``, from each request's pair of results."""
         sides = tuple(zip(*pairs, strict=True))
         scores = [
             served_scores([one.success for one in side], [one.cost_usd for one in side], [_seconds(one) for one in side])
@@ -134,7 +134,7 @@ class WorkflowComparison:
     is_simulated: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types. An interval is None if too few requests have run the plan in both stores."""
+        """Return the comparison as JSON types. An interval is None if too few requests have run the plan in both stores."""
         own = asdict(self)
         for plan, shown in zip(self.plans, own["plans"], strict=True):
             shown["gain"] = {target: gain.to_dict() for target, gain in plan.gain.items()}
@@ -142,15 +142,15 @@ class WorkflowComparison:
 
 
 def compare_workflows(store: str | Path, against: str | Path) -> WorkflowComparison:
-    """Compare two workflows that were profiled on one data set, under the same models. Calls no model and spends nothing.
+    """Return a comparison of two workflows that were profiled on one data set, under the same models. Calls no model.
 
-    The plans are each model alone, and the current setup if both workflows declare it. A plan is compared on the requests for
-    which both stores have all results of the plan. Which results were bought does not depend on their scores, so the paired
-    differences come from the workflows.
+    The plans are each model alone, and the current setup if both workflows declare it. A plan is compared on the requests
+    for which both stores have all results of the plan. Which results a store has does not depend on their scores, so the
+    paired differences are due to the workflows.
 
     Args:
-        store: The store of a workflow.
-        against: The store of the other workflow.
+        store: The store of the first workflow.
+        against: The store of the second workflow.
 
     Raises:
         ConfigError: The stores share no request, or no plan that both workflows have run on a shared request.
@@ -187,12 +187,12 @@ def compare_workflows(store: str | Path, against: str | Path) -> WorkflowCompari
 
 @dataclass(frozen=True, eq=False)
 class _Followed:
-    """A store's fixed plans, and the results of the requests that followed each plan.
+    """The fixed plans of a store, and its recorded results, which show which requests followed each plan.
 
     Attributes:
         evidence: The contents of the store.
-        bought: The store's rows by request.
-        plans: For each plan, by its name, the policy that runs it.
+        bought: The store's results, by request.
+        plans: The policy that runs each plan, keyed by the plan's name.
     """
 
     evidence: StoreEvidence

@@ -1,4 +1,4 @@
-"""The ``.vine`` file: writing, reading and checking an annotated trie."""
+"""Writes, reads and checks ``.vine`` files, each of which contains an annotated trie."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,10 +1,10 @@
 """The ``.vine`` file: an annotated trie as a ZIP of stored ``.npy`` arrays and one ``manifest.json``. No pickle.
 
 Each array is a member ``NAME.npy`` whose bytes are not compressed and start at a multiple of 64, so that the file can be
-mapped into memory; any ZIP tool and ``numpy.load`` can read it. The manifest holds the format version, the stages and models of
-the trie, the template, the catalog with its prices and their dates, and ``meta`` (provenance). Loading verifies the checksum of
-every member. Only models, prices and engines of the catalog are read: anybody may have written the file, so it must not decide
-where calls go.
+mapped into memory; any ZIP tool and ``numpy.load`` can read it. The manifest holds the format version, the stages and
+models of the trie, the template, the catalog with its prices and their dates, and ``meta`` (provenance). Loading verifies
+the checksum of every member. Of the catalog, only models, prices and engines are read. Anybody may have written the file,
+so it must not decide where calls are sent.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ _NAME_AT = 30  # offset of the first entry's name in a ZIP file
 
 
 def _require_vine(path: Path) -> None:
-    """Raise :class:`TrieFileError` if ``path`` is an existing file other than a trie, since writing would destroy it."""
+    """Raise :class:`TrieFileError` if ``path`` is an existing file that is not a ``.vine`` file, since writing would
+    destroy it.
+    """
     try:
         with path.open("rb") as file:
             head = file.read(_NAME_AT + len(_MANIFEST))
@@ -78,9 +80,9 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
         annotated: The trie. The same trie gives the same bytes.
 
     Raises:
-        TrieFileError: The file cannot be written, ``path`` is not a regular file, or ``meta`` is not plain JSON. Or the trie is
-            a trie of signals, which is saved only as the ``signals`` of its path trie, in the form for graphs that may return
-            earlier answers.
+        TrieFileError: The file cannot be written, ``path`` is not a regular file, or ``meta`` is not plain JSON. Or the
+            trie is a trie of signals, which can only be saved as the ``signals`` of its trie of paths. Or its ``signals``
+            were changed to return only last answers.
     """
     path = Path(path)
     if isinstance(annotated, SignalTrie):
@@ -203,8 +205,8 @@ def _write(file: BinaryIO, manifest: str, annotated: AnnotatedTrie) -> None:
 
 
 def _content(file: BinaryIO, *, mmap: bool | Literal["file"]) -> Any:
-    """Return the file's bytes: in memory, as a mapped private copy if the file is large, or with ``mmap="file"`` as a map of
-    the file itself.
+    """Return the file's bytes: in memory or, if the file is large, as a memory map of a private copy. With ``mmap="file"``,
+    return a memory map of the file itself.
 
     A copy is needed because truncating a mapped file would crash this process.
     """
@@ -219,7 +221,9 @@ def _content(file: BinaryIO, *, mmap: bool | Literal["file"]) -> Any:
 
 
 def _members(data: Any) -> dict[str, memoryview]:
-    """Return the raw bytes of each member of the ZIP file, without a copy, after verifying the checksums."""
+    """Return the raw bytes of each member of the ZIP file ``data``, keyed by name, after verifying the checksums. Nothing
+    is copied.
+    """
     view = memoryview(data)
     members: dict[str, memoryview] = {}
     with zipfile.ZipFile(_Window(view)) as archive:
@@ -239,7 +243,7 @@ def _members(data: Any) -> dict[str, memoryview]:
 
 
 class _Window(io.RawIOBase):
-    """A seekable reader over bytes in memory, which ``zipfile`` needs, without a copy of the file."""
+    """A seekable file object over bytes in memory, as ``zipfile`` needs it. It copies only the bytes that are read."""
 
     def __init__(self, view: memoryview) -> None:
         self._view = view
@@ -282,8 +286,8 @@ def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _array(content: memoryview) -> Array:
-    """Return the read-only array that a member's bytes contain, without a copy; raises ``ValueError`` if they hold no plain
-    array.
+    """Return the read-only array that a member's bytes contain, without a copy; raises ``ValueError`` if the bytes are not
+    a plain array.
     """
     head = io.BytesIO(bytes(content[:4096]))
     version = np.lib.format.read_magic(head)
@@ -306,7 +310,7 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
 
 
 def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> SignalTrie:
-    """Return the file's trie of signals, as it is stored: for graphs that may return earlier answers."""
+    """Return the trie of signals in a file. Its rates are for graphs that may return earlier answers."""
     about = manifest["signals"]
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
     labels = Outcomes.labels_from(about["labels"])

@@ -20,11 +20,13 @@ NOTE = "vinelm.trie"
 
 
 def export_trie(annotated: AnnotatedTrie, path: Path) -> int:
-    """Write one row per node but the root to ``path``, replacing the file, and return their number.
+    """Write a table with a row for each node except the root to ``path``, replacing the file, and return the number of
+    rows.
 
     The first column is the node's number, followed by the columns of :meth:`AnnotatedTrie.to_pandas`. A prefix is a list of
-    model names; in CSV, compact JSON text. Unknown values are empty fields, or null. JSON is one object with ``meta``,
-    ``catalog`` and ``nodes``; a Parquet file has ``meta`` and ``catalog`` in its metadata, CSV has neither.
+    model names; in CSV, it is compact JSON text. Unknown values are empty fields in CSV, and null elsewhere. JSON is one
+    object with ``meta``, ``catalog`` and ``nodes``; a Parquet file has ``meta`` and ``catalog`` in its metadata, CSV has
+    neither.
 
     Args:
         annotated: The trie.
@@ -62,7 +64,7 @@ def _rows(columns: Mapping[str, list[Any]]) -> Iterator[tuple[Any, ...]]:
 
 
 def _plain(values: Any) -> list[Any]:
-    """Return the values as plain Python types, None for unknown numbers."""
+    """Return the values as a list of plain Python types, in which None stands for NaN."""
     found = values.tolist() if isinstance(values, np.ndarray) else list(values)
     return [None if isinstance(value, float) and value != value else _listed(value) for value in found]  # noqa: PLR0124
 
@@ -83,6 +85,8 @@ def _number(value: Any) -> Any:
 
 
 def _type(values: list[Any]) -> str:
-    """Return the name of a column's type for :func:`write_parquet`, from its first value that is not None."""
+    """Return the name of a column's type, such as ``int``, for :func:`write_parquet`; it follows from the first value that
+    is not None.
+    """
     kinds = {bool: "bool", int: "int", float: "float", str: "string", list: "list"}
     return next((kinds[type(value)] for value in values if value is not None), "float")

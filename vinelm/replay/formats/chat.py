@@ -82,14 +82,14 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
 
 
 def _as_system(value: Any) -> list[dict[str, Any]]:
-    """Return the message of a system prompt, which Anthropic, Gemini and OpenTelemetry give as blocks."""
+    """Return a system prompt as a list of messages. Anthropic, Gemini and OpenTelemetry give it as blocks."""
     if isinstance(value, list):
         value = {"role": "system", "content": value}
     return list(_messages(value)) if isinstance(value, Mapping) else []
 
 
 def answer_of(value: Any) -> dict[str, Any] | None:
-    """Return the assistant's message of an answer in any known form; None if there is none."""
+    """Return the assistant's message in ``value``, an answer in any known form; None if it has none."""
     value = json_in(value)
     while True:
         if isinstance(value, list):
@@ -124,8 +124,9 @@ def answer_of(value: Any) -> dict[str, Any] | None:
 
 
 def _messages(value: Any, role: str = "user") -> Iterator[dict[str, Any]]:
-    """Yield one message, or several if Anthropic puts tool results into a user message; ``role`` is for values that
-    state none.
+    """Yield a message in OpenAI's form; several if one message of Anthropic contains tool results.
+
+    ``role`` is the role of messages that state none.
     """
     if not isinstance(value, Mapping):
         yield {"role": role, "content": value if isinstance(value, str) else _json(value)}
@@ -163,7 +164,9 @@ def _messages(value: Any, role: str = "user") -> Iterator[dict[str, Any]]:
 
 
 def _calls(message: Mapping[str, Any]) -> tuple[bool, list[dict[str, Any]]]:
-    """Return whether a message has a list of tool calls, and the calls; includes OpenAI's old single form."""
+    """Return (whether a message has a list of tool calls, its tool calls); OpenAI's older ``function_call`` counts as a
+    tool call.
+    """
     more = mapping(message.get("additional_kwargs"))
     given = first(message.get("tool_calls"), more.get("tool_calls"))
     calls = [_call(one) for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []
@@ -172,7 +175,10 @@ def _calls(message: Mapping[str, Any]) -> tuple[bool, list[dict[str, Any]]]:
 
 
 def _block(block: Any) -> dict[str, Any] | None:
-    """Return a part of a message (text, other content, tool call) or a message with a tool's result; None for reasoning."""
+    """Return one part of a message in OpenAI's form: text, other content, tool call, or a message with a tool's result.
+
+    None for reasoning, which is left out.
+    """
     if isinstance(block, str):
         return {"type": "text", "text": block}
     if not isinstance(block, Mapping):
@@ -191,8 +197,9 @@ def _block(block: Any) -> dict[str, Any] | None:
 
 
 def _role(value: Mapping[str, Any], otherwise: str) -> str:
-    """Return the role of a message in OpenAI's terms, or ``otherwise`` if it states none; for a LangChain object, the role of
-    its class.
+    """Return the role of a message in OpenAI's terms, or ``otherwise`` if the message states none.
+
+    The role of a LangChain object follows from its class.
     """
     names, inner = value.get("id"), value.get("kwargs")
     kind = first(value.get("role"), value.get("type"), otherwise)
@@ -202,7 +209,7 @@ def _role(value: Mapping[str, Any], otherwise: str) -> str:
 
 
 def _call(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool call of OpenAI, LangChain, Anthropic or OpenTelemetry, as OpenAI writes it."""
+    """Return a tool call of OpenAI, LangChain, Anthropic or OpenTelemetry in OpenAI's form."""
     inner = mapping(value.get("function")) or value
     arguments = first(inner.get("arguments"), value.get("args"), value.get("input"))
     written = arguments if isinstance(arguments, str) else _json({} if arguments is None else arguments)
@@ -214,7 +221,7 @@ def _call(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tools_of(value: Any) -> list[dict[str, Any]]:
-    """Convert tool declarations of OpenAI, Anthropic or OpenTelemetry to OpenAI's form; others stay as they are."""
+    """Return tool declarations of OpenAI, Anthropic or OpenTelemetry in OpenAI's form; others stay as they are."""
     value = json_in(value)
     if isinstance(value, Mapping):  # Langfuse: name to schema
         value = [
@@ -244,7 +251,9 @@ def settings_of(value: Any) -> dict[str, Any]:
 
 
 def format_of(value: Any) -> dict[str, Any] | None:
-    """Return ``response_format`` from a call's parameters, including OpenAI's Responses API. None for plain text."""
+    """Return the ``response_format`` among a call's parameters, which may be those of OpenAI's Responses API. None for
+    plain text.
+    """
     given = mapping(value)
     found = mapping(first(given.get("response_format"), mapping(given.get("text")).get("format")))
     return dict(found) if found and found.get("type") != "text" else None
@@ -259,7 +268,7 @@ class CallTokens(NamedTuple):
 
 
 def usage_of(value: Any) -> CallTokens:
-    """Return the tokens of a usage object of OpenAI, Anthropic, LangChain or Gemini."""
+    """Return the numbers of tokens in a usage object of OpenAI, Anthropic, LangChain or Gemini."""
     of = mapping(value)
     given = first(of.get("prompt_tokens"), of.get("input_tokens"), of.get("promptTokenCount"), of.get("prompt_token_count"))
     tokens_in = count(given)

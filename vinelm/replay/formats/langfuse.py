@@ -25,15 +25,13 @@ _SHOWS = (
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Return whether a record is an observation."""
+    """Return whether a record is an observation of Langfuse."""
     is_named = ("traceId" in record or "trace_id" in record) and ("startTime" in record or "start_time" in record)
     return is_named and "run_type" not in record and "spanId" not in record and any(name in record for name in _SHOWS)
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a generation, found at ``where`` (file and line); yield nothing for other
-    observations.
-    """
+    """Yield the model call in an observation, found at ``where`` (file and line); yield nothing if it is not a generation."""
 
     def of(camel: str, snake: str) -> Any:
         return first(record.get(camel), record.get(snake))
@@ -80,7 +78,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield one (request, inputs of the application) from an outermost observation; nothing from a generation or an
+    """Yield (name of the request, inputs of the application) from an outermost observation; nothing from a generation or an
     inner observation.
     """
     is_outermost = not first(record.get("parentObservationId"), record.get("parent_observation_id"))
@@ -89,7 +87,7 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _usage(record: Mapping[str, Any]) -> CallTokens:
-    """Return tokens by category: ``input`` usually excludes ``input_cached_tokens``, so that categories add up to ``total``."""
+    """Return a record's numbers of prompt, answer and cached tokens, whether or not ``input`` includes the cached tokens."""
     details = mapping(first(record.get("usageDetails"), record.get("usage_details"), record.get("usage")))
     known = {name: found for name in details if (found := count(details[name])) is not None and name != "total"}
     if not known:

@@ -15,12 +15,12 @@ from vinelm.replay.formats.values import conversation_of, count, epoch, first, m
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Return whether a record is a run."""
+    """Return whether a record is a run of LangSmith."""
     return "run_type" in record
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a model's run, found at ``where`` (file and line); yield nothing for other runs."""
+    """Yield the model call in a run, found at ``where`` (file and line); yield nothing if the run is not a model call."""
     if str(record["run_type"]).lower() != "llm":
         return
     inputs, outputs, extra = json_in(record.get("inputs")), json_in(record.get("outputs")), mapping(record.get("extra"))
@@ -58,13 +58,15 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield one (request, inputs of the application) from an outermost run; nothing from a model call or an inner run."""
+    """Yield (name of the request, inputs of the application) from an outermost run; nothing from a model call or an inner
+    run.
+    """
     if str(record["run_type"]).lower() != "llm" and not record.get("parent_run_id"):
         yield text(first(record.get("trace_id"), record.get("id"))), json_in(record.get("inputs"))
 
 
 def _usage(outputs: Any) -> Any:
-    """Return the token usage of an answer, which is stored next to the answer, in its message, or in LangChain's
+    """Return the token usage in a run's outputs, where it is stored next to the answer, in its message, or in LangChain's
     ``llm_output``.
     """
     of = mapping(outputs)

@@ -22,14 +22,14 @@ def _payload(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Return whether a record is a payload, or holds one as ``standard_logging_object``."""
+    """Return whether a record is a payload of LiteLLM, or contains one under the key ``standard_logging_object``."""
     of = _payload(record)
     return "call_type" in of and ("startTime" in of or "response_cost" in of)
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a completion, found at ``where`` (file and line); yield nothing for embeddings and
-    images.
+    """Yield the call in a record of a completion; yield nothing for embeddings and images. ``where`` is the record's file
+    and line.
     """
     of = _payload(record)
     kind = str(of.get("call_type") or "completion").lower()

@@ -32,7 +32,9 @@ def _parts(record: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, A
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Return whether a record has a request's messages or a response's choices, or their equivalents in the Responses API."""
+    """Return whether a record has the messages of a request or the choices of a response, in OpenAI's Chat Completions or
+    Responses API.
+    """
     asked, answered = _parts(record)
     is_batch, is_responses = "custom_id" in record and "response" in record, "output" in answered and "model" in answered
     return "messages" in asked or "choices" in answered or is_batch or ("input" in asked and is_responses)

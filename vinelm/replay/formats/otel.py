@@ -40,8 +40,8 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield (request, inputs of the application) for each outermost span that is not a model call, from ``input.value``
-    (OpenInference).
+    """Yield (name of the request, inputs of the application) for each outermost span that is not a model call, from
+    ``input.value`` (OpenInference).
     """
     for one in _spans(record):
         attributes = _attributes(one.get("attributes"))
@@ -166,7 +166,7 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _listed(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """Return the list of objects in numbered attributes that begin with ``prefix``, such as
+    """Return, as a list, the objects in numbered attributes that begin with ``prefix``, such as
     ``llm.input_messages.0.message.role``.
     """
     found: dict[str, Any] = {}
@@ -181,7 +181,7 @@ def _listed(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
 
 
 def _inference(attributes: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return the prompt and answer of an OpenInference span."""
+    """Return (prompt, answer) of an OpenInference span; the answer is None if the span has none."""
 
     def message(one: Any) -> dict[str, Any]:
         of = mapping(mapping(one).get("message"))
@@ -198,7 +198,7 @@ def _inference(attributes: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dic
 def _genai(
     attributes: Mapping[str, Any], events: list[tuple[str, dict[str, Any]]]
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return prompt and answer from the span's attributes, otherwise from its events or from OpenLLMetry's numbered
+    """Return (prompt, answer) of a span: from its attributes, otherwise from its events or from OpenLLMetry's numbered
     attributes.
     """
     above = json_in(attributes.get("gen_ai.system_instructions"))
@@ -234,12 +234,12 @@ def _genai(
 
 
 def _numbered(message: Mapping[str, Any]) -> Any:
-    """Return tool calls from OpenLLMetry's numbered attributes: ``gen_ai.completion.0.tool_calls.0.name``."""
+    """Return the tool calls in OpenLLMetry's numbered attributes, such as ``gen_ai.completion.0.tool_calls.0.name``."""
     calls = message.get("tool_calls")
     return [calls[place] for place in sorted(calls)] if isinstance(calls, Mapping) else calls
 
 
 def _schemas(attributes: Mapping[str, Any]) -> list[Any]:
-    """Return the tools of an OpenInference span, or of OpenLLMetry's ``llm.request.functions``."""
+    """Return the declarations of tools in a span of OpenInference, or in OpenLLMetry's ``llm.request.functions``."""
     listed = [mapping(mapping(one).get("tool")).get("json_schema") for one in _listed(attributes, "llm.tools.")]
     return listed or _listed(attributes, "llm.request.functions.")

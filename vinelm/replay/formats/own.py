@@ -20,12 +20,12 @@ _LISTS = ("messages", "tools")
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Return whether the recorder wrote the record."""
+    """Return whether a :class:`~vinelm.replay.recorder.VineRecorder` wrote the record."""
     return MARK in record or REQUEST_MARK in record
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the inputs of a request, if the line records them."""
+    """Yield (name of a request, inputs of the application) if the line records the inputs; otherwise yield nothing."""
     if REQUEST_MARK in record:
         yield text(record.get("request")), record.get("inputs")
 

@@ -24,13 +24,14 @@ AND NOT EXISTS (SELECT 1 FROM halves WHERE id = asked.id AND NOT is_request)
 
 
 class BatchPairs:
-    """Joins requests and responses once all lines are read, since another batch may repeat a ``custom_id``.
+    """Joins requests and responses that have the same ``custom_id``. It begins after all lines are read, since ids may
+    repeat between batches.
 
     Until then, the lines are in a temporary file.
 
     Attributes:
         kept: Number of requests and responses that were stored to be joined.
-        unanswered: Number of these requests without a response; counted by :meth:`rest`.
+        unanswered: Number of stored requests without a response; counted by :meth:`rest`.
     """
 
     def __init__(self) -> None:
@@ -38,9 +39,9 @@ class BatchPairs:
         self._halves: sqlite3.Connection | None = None
 
     def fed(self, place: str, record: object) -> Iterator[tuple[str, Any]]:
-        """Yield (place, record) unchanged. One half of a pair is stored until :meth:`rest` joins them, and yields nothing.
+        """Yield (place, record) unchanged, unless the record is only a request or only a response of a batch.
 
-        ``place`` is the record's file and line.
+        Such a record is stored until :meth:`rest` joins it with its other half. ``place`` is the record's file and line.
         """
         if not isinstance(record, dict) or (id_ := record.get("custom_id")) is None:
             yield place, record

@@ -44,7 +44,8 @@ class TraceReading:
         formats: Number of calls in each form.
         bytes_done: Bytes read so far; compressed files count with their size on disk.
         bytes_total: Bytes of all files.
-        on_inputs: Called with a request and the application's inputs, if the trace has them; see :func:`read_calls`.
+        on_inputs: Called with the name of a request and the application's inputs, if the trace has them; see
+            :func:`read_calls`.
     """
 
     files: int = 0
@@ -83,10 +84,10 @@ def read_calls(
     Args:
         paths: Files, and folders that are searched for them.
         format: The form (:data:`FORMATS`); None detects it, record by record.
-        redact: Gets each call first, and returns the part of it that may be used.
+        redact: Is called with each call before anything else, and returns the part of the call that may be used.
         reading: Updated with what was read.
         on_progress: Called every 1,000 records.
-        on_inputs: Called with a request and the application's inputs, if the trace has them.
+        on_inputs: Called with the name of a request and the application's inputs, if the trace has them.
 
     Raises:
         ConfigError: A path does not exist, nothing in a file can be read, there is no call at all, or ``redact`` fails.
@@ -175,7 +176,7 @@ def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], read
     Args:
         record: The record.
         where: The record's file and line.
-        known: Pairs (name of a form, module that reads it) that the record may have; the first that fits is used.
+        known: Pairs (name of a form, module that reads this form); the first module that recognizes the record is used.
         reading: Updated with what was read.
     """
     try:

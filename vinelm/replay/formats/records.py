@@ -30,7 +30,8 @@ Note = Callable[[str, str], None]
 def records(path: Path, note: Note, advance: Callable[[int], None]) -> Iterator[tuple[str, Any]]:
     """Yield (``FILE:LINE``, value) of each record of a file; unreadable records are reported to ``note`` and skipped.
 
-    At most a few hundred kilobytes, or the longest record, are held at a time. ``advance`` gets the number of bytes read.
+    At most a few hundred kilobytes, or the longest record, are in memory at a time. ``advance`` gets the number of bytes
+    read.
 
     Raises:
         OSError: The file cannot be opened.
@@ -68,7 +69,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 
 def _read(file: IO[bytes], most: int) -> bytes:
-    """Return the readable beginning of a file, at most ``most`` bytes."""
+    """Return the first ``most`` bytes of a file; fewer if the file is shorter, or is damaged after them."""
     found = b""
     with suppress(EOFError, zlib.error, gzip.BadGzipFile):
         while len(found) < most and (piece := file.read(min(_PIECE, most - len(found)))):
@@ -166,8 +167,9 @@ def _document(file: IO[bytes], path: Path, note: Note) -> Iterator[tuple[str, An
 
 
 class _Moving:
-    """Decodes the JSON values in a file while reading it. In the text read so far, everything before the index ``_at``
-    is decoded.
+    """Decodes the JSON values in a file while reading the file in pieces.
+
+    Everything before the index ``_at`` in the text read so far is decoded.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -188,7 +190,7 @@ class _Moving:
         self._at = end
 
     def next_mark(self) -> str:
-        """Return the next non-space character without consuming it; "" at the end."""
+        """Return the next non-space character without consuming it; "" at the end of the file."""
         while True:
             end = self._at
             while end < len(self._text) and self._text[end] in " \t\r\n":
@@ -207,7 +209,7 @@ class _Moving:
         return found
 
     def _value(self) -> Any:
-        """Decode the value that begins here, reading on until it is complete."""
+        """Return the decoded JSON value at the current position, reading more of the file until the value is complete."""
         self.next_mark()
         while True:
             try:
@@ -227,7 +229,7 @@ class _Moving:
             return value
 
     def records(self) -> Iterator[tuple[int, Any]]:
-        """Yield (line, value) of the records in the value that begins here, descending into arrays of records."""
+        """Yield (line, value) of each record in the JSON value at the current position, descending into arrays of records."""
         line = self.line
         if self.next_mark() == "[":
             yield from self._elements()

@@ -11,7 +11,7 @@ from vinelm.io.fields import json_in
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a value as an object, parsed if it is JSON text; an empty object for anything else."""
+    """Return a value as a mapping, parsed if it is JSON text; an empty mapping for anything else."""
     value = json_in(value)
     return value if isinstance(value, Mapping) else {}
 

@@ -1,4 +1,4 @@
-"""The page of questions: served on this machine only, or as one file that is sent and read back."""
+"""The web page with questions for people: served on this machine only, or as one file that is sent to people and read back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_labels(path: Path, desk: Desk) -> tuple[str, int]:
     """Store the labels of a file that a page saved; return the person's name and the number of labels.
 
     Raises:
-        DatasetError: The page did not save this file, or it names an unknown question; then no label is stored.
+        DatasetError: The page did not save this file, or the file names an unknown question. No label is stored then.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -61,14 +61,14 @@ def read_labels(path: Path, desk: Desk) -> tuple[str, int]:
 
 
 class LabelPage(ThreadingHTTPServer):
-    """The page on loopback, for several people: each browser uses the desk under the name that was entered in it.
+    """A local web page on which several people answer questions, each under the name entered in the browser.
 
-    The address has a secret part, and only requests that name this machine are answered. So neither another user's program
-    nor a page of another site can read the prompts.
+    The page is on the loopback interface. Its address has a secret part, and only requests whose host is this machine are
+    answered. So neither another user's program nor a page of another site can read the prompts.
 
     Args:
         desk: Gives out questions.
-        who: The name that the page begins with.
+        who: The name that the page shows as the person's name until another is entered.
         port: The port of the page; 0 takes any free port.
 
     Raises:
@@ -86,7 +86,9 @@ class LabelPage(ThreadingHTTPServer):
             raise ConfigError(f"port {port} cannot be used here: leave --port out for a free one ({error})") from error
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a closed connection, because the label is stored or the browser asks again."""
+        """Ignore errors of a connection, such as one that the browser closed: the label is stored already, or the browser
+        asks again.
+        """
 
     @property
     def address(self) -> str:
@@ -106,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404 if page is None else 200, page or "no such page", "text/html" if page else "text/plain")
 
     def do_POST(self) -> None:
-        """Store a label or take back the last label, and send the next question."""
+        """Store a label, or delete the person's last label, as the browser asks; then send the next question."""
         if not self._is_allowed():
             return
         desk, what = self.server.desk, self.path.removeprefix(f"/{self.server.secret}/")
@@ -129,8 +131,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, json.dumps({"question": following, "standing": desk.standing()}), "application/json")
 
     def _is_allowed(self) -> bool:
-        """Return whether to answer the request, which needs this machine's host name and the secret; refuse others and
-        those of another site's page.
+        """Return whether the HTTP request may be answered; otherwise send status 404.
+
+        The request must name this machine as the host, contain the secret, and not come from a page of another site.
         """
         here = {f"{name}:{self.server.server_port}" for name in ("127.0.0.1", "localhost")}
         origin = self.headers.get("Origin")

@@ -1,4 +1,6 @@
-"""Builds the section with the slider: the pictures of every budget. Equal pictures are drawn and embedded once."""
+"""Builds the report section with the budget slider and the pictures for every budget. Equal pictures are drawn and embedded
+once.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _BAR, _ROW, _HEAD = 14.0, 22.0, 24.0
 
 
 def plot_stage_bars(bars: StageBars, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
-    """Return the bars as an SVG element of this ``kind``, ``wide`` or ``narrow``.
+    """Return the bar chart as an SVG element; ``kind`` is ``wide`` or ``narrow``.
 
     ``label`` describes the picture for screen readers; ``note`` is printed inside.
     """
@@ -87,8 +89,7 @@ class BudgetPart:
 
 
 def plotted_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[BudgetPart]]:
-    """Return (the slider, the pictures of its stops), with every second stop removed until the pictures fit on the
-    page.
+    """Return (slider, pictures of its stops). While the pictures are too large for the page, every second stop is removed.
 
     ``note`` is printed inside each picture.
     """
@@ -145,7 +146,7 @@ def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
 
 
 def budget_data(slider: BudgetSlider, parts: Sequence[BudgetPart], typeset: Callable[[object], object]) -> dict[str, Any]:
-    """Return the data of the page's script as JSON types.
+    """Return the data that the page's script needs for the slider, as JSON types.
 
     ``stops`` has an object for each stop. Its ``texts`` are keyed by the text's name; its ``pictures`` are indices into
     the list ``pictures``, keyed by the name of the part. That list has each different picture once. ``typeset`` is

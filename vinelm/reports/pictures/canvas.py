@@ -28,7 +28,7 @@ COLOURS: Mapping[str, str] = {name: f"#{0xA1B000 + i:06x}" for i, name in enumer
 
 
 class Reading(NamedTuple):
-    """A point of a picture that shows a text when pointed at.
+    """A point of a picture that shows a text if the reader points at it.
 
     Args:
         x, y: The point's place in pixels from the top left.
@@ -42,7 +42,7 @@ class Reading(NamedTuple):
 
 @contextmanager
 def plotting() -> Iterator[None]:
-    """Set up Matplotlib inside the block: SVG text stays text, and dollar signs are not math."""
+    """Set Matplotlib's options inside a ``with`` block: text in SVG stays text, and dollar signs do not begin formulas."""
     require_extra("report", "a report", "matplotlib")
     import matplotlib as mpl
 
@@ -72,7 +72,7 @@ def plotting() -> Iterator[None]:
 
 
 def new_figure(size: tuple[int, int]) -> Figure:
-    """Return an empty figure of this width and height in pixels, with automatic layout."""
+    """Return an empty figure with automatic layout; ``size`` is its width and height in pixels."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(size[0] / 72, size[1] / 72), dpi=72, layout="constrained")

@@ -22,7 +22,7 @@ class _Block:
 
     Attributes:
         width, height: The size of the part in pixels.
-        middle: The distance, in pixels, of these lines from the part's top left corner.
+        middle: The distance, in pixels, from the part's top left corner to the lines that enter and leave it.
         plot: Draws the part with its top left corner at (x, y).
         ends: Whether no request continues after the part.
         has_head: Whether lines to the part end with an arrow.
@@ -37,7 +37,7 @@ class _Block:
 
 
 def plot_graph(graph: GraphPicture, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
-    """Return the graph as an SVG element of this ``kind``, ``wide`` or ``narrow``.
+    """Return the graph as an SVG element; ``kind`` is ``wide`` or ``narrow``.
 
     ``label`` describes the picture for screen readers; ``note`` is printed inside.
     """
@@ -55,7 +55,7 @@ def plot_graph(graph: GraphPicture, colour_of: ColourOf, kind: str, label: str, 
 
 
 class _Layout:
-    """The common part of the layouts from left to right and from top to bottom.
+    """The base class of the graph's two layouts: from left to right, and from top to bottom.
 
     Args:
         sketch: The picture to draw on.
@@ -71,7 +71,7 @@ class _Layout:
         return 30.0 + 18.0 * rows
 
     def stage(self, stage: Stage, x: float, y: float, width: float) -> None:
-        """Draw the box of a stage: its name, its models, and how often each of them runs."""
+        """Draw the box of a stage, with its name, its models, and the share of the stage's calls that each model gets."""
         sketch, parts = self.sketch, sorted(self.calls.get(stage.name, ()), key=lambda part: -part[1])
         height, total = self.stage_height(stage), sum(amount for _, amount in parts)
         sketch.box(x, y, width, height, edge="focus" if parts else "rule")
@@ -98,7 +98,7 @@ class _Layout:
 
 
 class _Across(_Layout):
-    """A layout from left to right; branches are below each other."""
+    """A layout of the graph from left to right; the branches after a stage are drawn below each other."""
 
     def whole(self, steps: Sequence[Step]) -> _Block:
         inner = self.series(steps)
@@ -192,7 +192,7 @@ class _Across(_Layout):
 
 
 class _Down(_Layout):
-    """A layout from top to bottom; branches are below each other, between two vertical lines."""
+    """A layout of the graph from top to bottom; branches are drawn below each other, between two vertical lines."""
 
     def __init__(self, sketch: Sketch, calls: Mapping[str, Parts], colour_of: ColourOf, width: float) -> None:
         super().__init__(sketch, calls, colour_of)

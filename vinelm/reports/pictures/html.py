@@ -60,7 +60,7 @@ def _pictures(report: Report) -> Iterator[Chart | Scatter]:
 def _plot(picture: Chart | Scatter, *, note: str = "") -> str:
     """Return a picture as two SVG elements: a wide one for laptops and print, and a narrow one for phones.
 
-    The note is printed inside, so that an exported picture still has it.
+    ``note`` is printed inside the picture, so that an exported picture still has it.
     """
     label = f"{picture.title}: arrow keys read out its points"
     if isinstance(picture, Scatter):
@@ -75,7 +75,7 @@ def _plot(picture: Chart | Scatter, *, note: str = "") -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Return JSON types with NaN and infinity replaced by null, because browsers cannot read them."""
+    """Return a value of JSON types in which NaN and infinity are replaced by None, because browsers cannot read them."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
@@ -89,7 +89,7 @@ def _filename(title: str) -> str:
 
 
 def _typeset(value: object) -> object:
-    """Return the text with typographic signs, and with figures and their units kept on one line; markup stays unchanged."""
+    """Return a text with typographic signs, and with each figure and its unit kept on one line; markup stays unchanged."""
     if type(value) is not str:
         return value
     for plain, typeset in (("<= ", "≤\N{NO-BREAK SPACE}"), (">= ", "≥\N{NO-BREAK SPACE}"), (" %", "\N{NO-BREAK SPACE}%")):

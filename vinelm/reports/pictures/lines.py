@@ -24,7 +24,7 @@ MARKERS: dict[str, str] = {
 
 
 def plot_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = "") -> tuple[str, list[Reading]]:
-    """Return a chart as SVG text, and the points that show a text when pointed at.
+    """Return a chart as SVG text, and those of its points that show a text if the reader points at them.
 
     Args:
         chart: The chart.

@@ -18,10 +18,10 @@ _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 def plot_scatter(scatter: Scatter, kind: str, label: str, note: str = "") -> str:
-    """Return the picture as an SVG element of this ``kind``, ``wide`` or ``narrow``.
+    """Return the picture as an SVG element; ``kind`` is ``wide`` or ``narrow``.
 
-    Each dot has its name on a free side, and its interval as a line. ``label`` describes the picture for screen readers;
-    ``note`` is printed inside.
+    Each dot's name is written on a side where there is room, and its interval is drawn as a line. ``label`` describes the
+    picture for screen readers; ``note`` is printed inside.
     """
     (width, tall), sketch = _SIZES[kind], Sketch()
     dots = sorted(scatter.dots, key=lambda dot: dot.usd)

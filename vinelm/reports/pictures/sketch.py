@@ -17,8 +17,8 @@ ColourOf = Callable[[str], int]
 
 
 class Sketch:
-    """A picture under construction, in SVG. All text is escaped. Texts that were cut are shown in full if readers point
-    at their box.
+    """A picture under construction, as SVG. All text is escaped. A text that was cut is shown in full if the reader points
+    at its box.
     """
 
     def __init__(self) -> None:
@@ -89,13 +89,13 @@ class Sketch:
         self._boxes.append(f'<path d="{path}" stroke="var(--{colour})" stroke-width="1.2"/>')
 
     def dot(self, x: float, y: float, *, is_end: bool = False) -> None:
-        """Draw a dot for the start of the graph or, if ``is_end``, for an end."""
+        """Draw the dot that marks the start of the graph or, if ``is_end``, an end of the graph."""
         ring = "a5 5 0 1 1 10 0a5 5 0 1 1 -10 0z"
         fill = "var(--muted)" if not is_end else "var(--paper)"
         self._boxes.append(f'<path d="M{x - 5:.1f} {y:.1f}{ring}" fill="{fill}" stroke="var(--muted)" stroke-width="2"/>')
 
     def mark(self, x: float, y: float, colour: str, *, is_diamond: bool = False) -> None:
-        """Draw a point of a chart in a colour of the page, as a disc or a larger diamond."""
+        """Draw a point of a chart in a colour of the page: a disc or, if ``is_diamond``, a larger diamond."""
         shape = (
             f"M{x:.1f} {y - 9:.1f}l9 9l-9 9l-9 -9z" if is_diamond else f"M{x - 6:.1f} {y:.1f}a6 6 0 1 1 12 0a6 6 0 1 1 -12 0z"
         )
@@ -108,9 +108,10 @@ class Sketch:
         )
 
     def svg(self, width: float, height: float, kind: str, label: str, note: str = "") -> str:
-        """Return the picture as an SVG element of this ``kind``, ``wide`` or ``narrow``.
+        """Return the picture as an SVG element; ``kind`` is ``wide`` or ``narrow``.
 
-        ``label`` describes it for screen readers. The note is printed inside, so that an exported picture still has it.
+        ``width`` and ``height`` are in pixels. ``label`` describes the picture for screen readers. ``note`` is printed
+        inside the picture, so that an exported picture still has it.
         """
         if note:
             self.text(4, height + 12, note, size=11, colour="muted")

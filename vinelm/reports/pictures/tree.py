@@ -29,7 +29,7 @@ class _Place:
 
 
 def plot_tree(tree: PlanTree, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
-    """Return the plan as an SVG element of this ``kind``, ``wide`` or ``narrow``.
+    """Return the plan as an SVG element; ``kind`` is ``wide`` or ``narrow``.
 
     ``label`` describes the picture for screen readers; ``note`` is printed inside.
     """
@@ -52,7 +52,10 @@ def _depth(nodes: Sequence[PlanNode]) -> int:
 
 
 class _Layout:
-    """Computes where the boxes of the steps are placed; ``room`` is a width in pixels, whose use the subclasses define."""
+    """The base class of the tree's two layouts, which compute where the boxes of the steps are placed.
+
+    ``room`` is a width in pixels; its meaning depends on the subclass.
+    """
 
     def __init__(self, room: float) -> None:
         self.room = room
@@ -62,11 +65,10 @@ class _Layout:
         raise NotImplementedError
 
     def place(self, nodes: Sequence[PlanNode], depth: int, top: float, above: _Place | None) -> float:
-        """Place ``nodes`` below each other from ``top`` on, each with its later steps; return the y position below the
-        last, in pixels.
+        """Place ``nodes`` below each other from the y position ``top`` on, each with its later steps.
 
-        ``depth`` is the number of steps before them, ``above`` the place of the step that they follow; None at the
-        start.
+        Return the y position below the last node, in pixels. ``depth`` is the number of steps before the nodes. ``above``
+        is the place of the step that they follow; None at the start of a plan.
         """
         raise NotImplementedError
 
@@ -78,7 +80,7 @@ class _Layout:
 
 
 class _Across(_Layout):
-    """A layout from left to right, with a column of width ``room`` for each call."""
+    """A layout of the tree from left to right, with a column of width ``room`` for each call."""
 
     def width(self, depth: int) -> float:
         return self.room - 28.0
@@ -106,7 +108,7 @@ class _Across(_Layout):
 
 
 class _Down(_Layout):
-    """A layout with one step below the other, indented, in a picture of width ``room``."""
+    """A layout of the tree with one step per line, indented, in a picture of width ``room``."""
 
     def width(self, depth: int) -> float:
         return self.room - min(depth, _DEEPEST) * _INDENT
@@ -129,9 +131,7 @@ def _thick(place: _Place) -> float:
 
 
 def _when(node: PlanNode, width: float) -> list[str]:
-    """Return the step's condition as lines in front of the step, at most two of ``width`` pixels; empty if the step has
-    none.
-    """
+    """Return the condition of a step as at most two lines of text that fit ``width`` pixels; empty if the step has none."""
     return wrapped(f"if {node.when}", width - 14, 12) if node.when else []
 
 

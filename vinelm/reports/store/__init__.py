@@ -1,4 +1,4 @@
-"""The report of a store and its trie, section by section."""
+"""Builds the report of a store and its trie, section by section."""
 
 from vinelm.extras import require_extra
 

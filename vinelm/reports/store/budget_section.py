@@ -35,7 +35,7 @@ _INTRO = (
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetPlans:
-    """Plans for a range of budgets, from these inputs.
+    """Computes the plans for a range of budgets.
 
     Attributes:
         searched: The trie over which VineLM plans.
@@ -131,7 +131,8 @@ class BudgetPlans:
     def _budgets(self) -> Sequence[float | None]:
         """Return the tested budgets, and one budget between each two neighbours, in dollars per request.
 
-        Without tested budgets, return budgets over the range of the frontier; if no plan costs anything, only None.
+        Without tested budgets, return budgets over the range of the frontier; if all plans are free, return only None (no
+        budget).
         """
         tested = sorted({cap for one in self._tested_points() if (cap := one.objective.max_cost_usd) is not None})
         if tested:
@@ -198,8 +199,8 @@ def _parts(spent: Sequence[SpentOn], stage: str, field: str) -> Parts:
 
 
 def _totals(plans: Sequence[Sequence[SpentOn]], field: str) -> list[float]:
-    """Return the length of every bar: the sum over models of ``field`` (``cost_usd`` or ``latency_s``), for each plan
-    and stage.
+    """Return the length of every bar of a chart: for each plan and stage, the sum over models of ``field`` (``cost_usd`` or
+    ``latency_s``).
     """
     return [
         sum(amount for _, amount in _parts(spent, stage, field)) for spent in plans for stage in {one.stage for one in spent}

@@ -64,7 +64,7 @@ class PolicyFrontier:
 
 
 def interval_of(value: float, standard_error: float | None) -> Interval:
-    """Return the accuracy ``value`` with its 95 % interval; both of the ends are NaN if the standard error is None."""
+    """Return the accuracy ``value`` with its 95 % interval; both ends are NaN if the standard error is None."""
     if standard_error is None:
         return Interval(value, float("nan"), float("nan"))
     reach = 1.959964 * standard_error
@@ -72,7 +72,8 @@ def interval_of(value: float, standard_error: float | None) -> Interval:
 
 
 def estimated_frontiers(plans: Plans[Any], bound: Bound) -> tuple[PolicyFrontier, ...]:
-    """Return the estimated frontiers of VineLM, the best fixed plan and the best single model, over the same caps.
+    """Return the estimated frontiers of three policies over the same caps: VineLM, the best fixed plan and the best single
+    model.
 
     ``bound`` is the limit of the objective that is capped: mean cost or latency.
     """
@@ -111,7 +112,7 @@ def frontier_section(plans: Plans[Any]) -> Section:
 
 
 def _cost_chart(frontiers: Sequence[PolicyFrontier]) -> Chart:
-    """Return a chart of accuracy against cost per request. A point's text names its budget."""
+    """Return a chart of accuracy against cost per request. If the reader points at a point, its text names the budget."""
     return Chart(
         name="estimated-cost",
         title="Accuracy–cost frontier",
@@ -180,7 +181,7 @@ def _frontier_table(kind: str, frontiers: Sequence[PolicyFrontier], bound: str, 
 def arm_tables(annotated: AnnotatedTrie) -> tuple[Table, ...]:
     """Return a table for each stage after which the application chooses between branches.
 
-    A row shows how often each branch follows after one model has run the stage.
+    Each row of a table is for one model of the stage, and shows how often the application takes each branch after it.
     """
     tables = []
     for (stage, arms), found in groupby(arm_shares(annotated), key=lambda share: (share.stage, tuple(share.arms))):
@@ -201,8 +202,8 @@ def _share(value: float, width: float | None) -> str:
 
 
 def stage_table(annotated: AnnotatedTrie) -> Table:
-    """Return a table with a row for each depth and stage: the number of nodes, of nodes with observations, and of
-    observations.
+    """Return a table with a row for each depth (number of calls) and stage of the trie: the numbers of nodes, of nodes with
+    recorded results, and of recorded results.
     """
     rows, trie = [], annotated.trie
     for depth, level in enumerate(trie.levels[1:], start=1):

@@ -1,4 +1,4 @@
-"""Builds the evidence of a report: how good the check and the signals are on the recorded results; models, prices and
+"""Builds the evidence of a report: how reliable the check and the signals are on the recorded results; models, prices and
 versions.
 """
 
@@ -35,8 +35,8 @@ def prompt_table(stages: Sequence[StagePrompts]) -> Table:
 
 
 def check_section(rows: Sequence[Observation]) -> Section | None:
-    """Return a section on how well the workflow's own check agrees with the labels; None if no row has both check and
-    label.
+    """Return a section on how well the workflow's own check agrees with the labels; None if no row has both a check result
+    and a label.
     """
     found = check_quality(rows)
     if not found:
@@ -105,14 +105,14 @@ def signals_section(comparison: StoreComparison, annotated: AnnotatedTrie) -> Se
 
 
 def catalog_facts(catalog: Catalog) -> Facts:
-    """Describe a catalog: its models and the dates of their prices."""
+    """Return facts about a catalog, for the end of a page: its models and the dates of their prices."""
     days = sorted(model.price.as_of for model in catalog.models)
     dated = f"{days[0]}" if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
     return (("Models", f"{len(catalog)}: {', '.join(catalog)}"), ("Prices as of", dated))
 
 
 def version_facts() -> Facts:
-    """Describe the versions of VineLM, Python and the main packages."""
+    """Return the versions of VineLM, Python and the main packages, for the end of a page."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("langgraph", "numpy", "matplotlib"))
     return (("Made by", f"vinelm {__version__}, Python {platform.python_version()}, {packages}"),)
 

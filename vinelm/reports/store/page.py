@@ -87,20 +87,21 @@ def report(
 ) -> Path:
     """Write one self-contained HTML page about a store and the trie estimated from it. Calls no model.
 
-    The page begins with the verdict of :func:`~vinelm.evaluate`. Then come sweeps of every bound, with all policies judged by
-    requests that did not choose them, the models and dollars of the chosen plan, and its evidence. Takes some seconds, since
-    each part of the requests is estimated and planned separately.
+    The page begins with the verdict of :func:`~vinelm.evaluate`. It then shows how accuracy, cost and latency change with
+    each limit, for all policies, on requests that were not used to choose the plans. It ends with the chosen plan's models,
+    cost and evidence. Takes some seconds.
 
     Args:
         store: The path of the observation store.
         trie: The annotated trie, or the path of its file.
         output_dir: Folder to write report.html to.
-        evaluation: What :func:`~vinelm.evaluate` said of this store and trie by its rows, with the same seed: its judgement is
-            shown. None evaluates them: the result is the same, and takes longer.
-        in_use: What you run today: a model, or a file of ``vinelm plan --json``, whose first plan is meant. The verdict
-            compares with it. None: the models that the application declares, else the strongest single model.
-        show_text: Show the answers in the examples: whoever gets the page reads them.
-        seed: Seed of the split and of resamples.
+        evaluation: The result of :func:`~vinelm.evaluate` for this store and trie, with the same seed. None computes it,
+            which takes longer.
+        in_use: What the application runs today: a model, or a file that ``vinelm plan --json`` wrote, of which the first
+            plan counts. The verdict compares with it. None: the models that the application declares, else the strongest
+            single model.
+        show_text: Show the answers in the examples; everybody who gets the page can read them.
+        seed: Seed that decides how the requests are split and resampled.
 
     Returns:
         The path of the page.
@@ -146,8 +147,8 @@ def store_page(
     Raises:
         StoreError: The store cannot be read.
         TrieFileError: The trie file cannot be read.
-        ConfigError: The trie was estimated for another workflow or dataset, or ``in_use`` is no fixed plan of it,
-            or ``evaluation`` belongs to other rows.
+        ConfigError: The trie was estimated for another workflow or dataset, ``in_use`` is not a fixed plan of the trie, or
+            ``evaluation`` belongs to other rows.
         EvidenceError: The store holds no observation.
     """
     from vinelm.traces import ObservationStore
@@ -178,9 +179,10 @@ def store_page(
 def _require_evaluation_of(
     rows: Sequence[Observation], annotated: AnnotatedTrie, seed: int, evaluation: Evaluation | None
 ) -> None:
-    """Raise :class:`ConfigError` unless the evaluation was made from these rows, this trie and this seed; None is accepted.
+    """Raise an error unless the evaluation was made from these rows, this trie and this seed; None is accepted.
 
-    The error is raised for any evaluation that served requests instead of using stored results.
+    Raises:
+        ConfigError: The evaluation does not belong to them, or it served requests instead of using stored results.
     """
     if evaluation is None:
         return
@@ -202,7 +204,8 @@ class _StorePage:
         comparison: The comparison of all policies according to the rows.
         has_judge: Whether a judge scored answers.
         today: The plan of the application's current setup; None if it is unknown.
-        prompts: For each stage, the mean prompt tokens of a call, by who else sends the same tokens.
+        prompts: For each stage, the mean prompt tokens of a call, in groups such as static tokens and tokens shared with
+            other requests.
         files: The paths of the store and the trie, for command lines.
         show_text: Whether examples show the answers.
     """
@@ -262,7 +265,9 @@ class _StorePage:
 
     @cached_property
     def _baseline_plan(self) -> Any:
-        """The plan that :attr:`baseline` shows, from a request's first call on; None if no model can run every stage."""
+        """The baseline as a plan object: the current setup's plan if known, otherwise the best single model's; None if no
+        model can run every stage.
+        """
         if self.today is not None:
             return self.today.under(self.plans)
         return self.plans.fixed(Objective(maximize="accuracy"), "single")
@@ -281,7 +286,7 @@ class _StorePage:
 
     @cached_property
     def vinelm(self) -> ShownPlan | None:
-        """The verdict's plan, computed from all rows; None if the verdict names no plan."""
+        """The verdict's plan, estimated from all rows of the store; None if the verdict names no plan."""
         found = plan_of_verdict(self.annotated, self.verdict)
         return None if found is None else ShownPlan(name="VineLM", decision=found)
 
@@ -303,9 +308,9 @@ class _StorePage:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """The verdict of the page: of the comparison or, if nothing was compared, the one in the trie's file.
+        """The verdict shown on the page: the comparison's or, if nothing was compared, the one stored in the trie's file.
 
-        If the file has none either, it is a verdict without plans, whose ``why_not`` gives the reason.
+        If there is no stored verdict either, the result is a verdict without plans, whose ``why_not`` gives the reason.
         """
         found = self.comparison.evaluation
         if found is not None:
@@ -399,10 +404,10 @@ class _StorePage:
 
     @property
     def _check(self) -> Section | None:
-        """The section on the workflow's own check.
+        """The section on the workflow's own check of answers.
 
-        None if no row has both check and label, or if the first stage gives no answer (such as a router) or is not always the
-        same.
+        None if no row has both a check result and a label. Also None if the first stage gives no answer (such as a router),
+        or if different stages may come first.
         """
         first = self.annotated.template.stage_after(0)
         return check_section(self.rows) if first is not None and first.answerable else None

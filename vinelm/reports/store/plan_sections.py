@@ -1,4 +1,4 @@
-"""Builds the sections on a plan's models, its cost, and the effect of other prices on the plan."""
+"""Builds the report's sections on a plan: its models, its cost, and how other prices would change the plan."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class ShownPlan:
 
     Attributes:
         name: The policy's name.
-        decision: What the plan does from a request's first call on: a :class:`~vinelm.controller.Decision` of the planner, or a
-            fixed plan.
+        decision: The plan itself: a fixed plan, or the :class:`~vinelm.controller.Decision` of the planner at the start of
+            a request.
     """
 
     name: str
@@ -50,7 +50,10 @@ class ShownPlan:
 
 
 def chosen_section(plan: ShownPlan, swept: Sequence[SweptPolicy]) -> Section | None:
-    """Return a section with the plan at each swept limit and for each request type; None if there is nothing to show."""
+    """Return a section on the plan for each request type, and on the plans that were chosen at each value of the limit.
+
+    ``swept`` has the results at the values of the limit. None if there is nothing to show.
+    """
     rows = tuple(
         Row(cells=(page_objective_words(one.objective), " / ".join(one.policy.plans), percent(one.policy.promised_accuracy),
                    thousand(one.promised_cost_usd)), role="vinelm")
@@ -66,7 +69,7 @@ def chosen_section(plan: ShownPlan, swept: Sequence[SweptPolicy]) -> Section | N
 
 
 def kinds_table(decision: Decision) -> Table | None:
-    """Return a table of a plan's behaviour on each request type; None without types."""
+    """Return a table of a plan's figures for each request type; None if the plan does not distinguish request types."""
     rows = tuple(Row(cells=cells) for cells in kind_cells(by_kind(decision)))
     if not rows:
         return None
@@ -74,7 +77,7 @@ def kinds_table(decision: Decision) -> Table | None:
 
 
 def spending_section(plans: Sequence[ShownPlan]) -> Section | None:
-    """Return a section on the cost of some plans by stage and model; None if everything is free."""
+    """Return a section on what these plans spend on each stage and model; None if everything is free."""
     by_plan = [(plan, plan.spending) for plan in plans]
     if not any(one.cost_usd > 0 for _, spent in by_plan for one in spent):
         return None
@@ -96,7 +99,7 @@ def spending_section(plans: Sequence[ShownPlan]) -> Section | None:
 
 
 def price_section(plan: ShownPlan, objective: Objective, annotated: AnnotatedTrie) -> Section | None:
-    """Return a section on the effect of halving or doubling each model's price; None if everything is free."""
+    """Return a section on how the plan changes if the price of one model is halved or doubled; None if everything is free."""
     used = [one.model for one in plan.spending]
     models = list(dict.fromkeys([*used, *annotated.trie.models]))[:MOST_PRICED]
     changes = price_changes(annotated, objective, models)
@@ -135,7 +138,7 @@ def price_section(plan: ShownPlan, objective: Objective, annotated: AnnotatedTri
 
 
 def planned(annotated: AnnotatedTrie, objective: Objective) -> Decision:
-    """Return the plan for an objective at the start of a request."""
+    """Return the best plan for an objective, as the planner's decision at the start of a request."""
     return Planner(annotated).mixed(objective)
 
 

@@ -1,4 +1,4 @@
-"""Builds the sections on sweeps of a limit: charts, tables, and predicted against achieved figures."""
+"""Builds the report's sections on sweeps, in which one limit of the objective (such as the budget) takes a range of values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def _cost_chart(sweep: PolicySweep) -> Chart:
 
 
 def sweep_sections(comparison: StoreComparison) -> tuple[Section, ...]:
-    """Return a section for each sweep of a limit, and one that compares the plans' predicted figures with the achieved."""
+    """Return a section for each swept limit, and a section that compares the plans' predicted accuracy with the accuracy
+    achieved.
+    """
     found = []
     cost, floor, cap = (comparison.sweep(bound) for bound in ("max_cost_usd", "min_accuracy", "max_latency_s"))
     if cost is not None:
@@ -66,9 +68,9 @@ def sweep_sections(comparison: StoreComparison) -> tuple[Section, ...]:
 
 
 def _led(series: Sequence[Series]) -> tuple[Series, ...]:
-    """Return the lines of a chart, in which the line with the role ``"vinelm"`` is highlighted.
+    """Return the series of a chart, one of which has the role ``"vinelm"`` and so is highlighted.
 
-    If no line has this role, because no plan uses signals, the line with the role ``"paths"`` gets it.
+    If no series has this role, because no plan uses signals, the series with the role ``"paths"`` gets it.
     """
     if any(one.role == "vinelm" for one in series):
         return tuple(series)
@@ -76,7 +78,9 @@ def _led(series: Sequence[Series]) -> tuple[Series, ...]:
 
 
 def broken(sweep: PolicySweep) -> tuple[str, ...]:
-    """Return a sentence on how often VineLM's plans break the swept limit; empty if no plan was tested."""
+    """Return one sentence, in a tuple, on how often VineLM's plans break the swept limit; an empty tuple if no plan was
+    tested.
+    """
     known = {name: [one for one in sweep.points.get(name, ()) if _is_known(one)] for name in ("signals", "paths")}
     name = "signals" if len(known["signals"]) >= len(known["paths"]) else "paths"
     points = known[name]
@@ -91,7 +95,7 @@ def broken(sweep: PolicySweep) -> tuple[str, ...]:
 
 
 def sweep_table(sweep: PolicySweep) -> Table:
-    """Return a table of every policy at every value of the limit, ordered by policy and rising cost."""
+    """Return a table with a row for every policy at every value of the limit, ordered by policy and rising cost."""
     named = NAMED[sweep.bound]
     unit = ", $ per 1,000" if sweep.bound == "max_cost_usd" else ""
     rows = [
