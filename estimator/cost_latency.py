@@ -32,7 +32,7 @@ class RequestSizes:
 
     Args:
         factor: size of each request, shrunk towards the expected one; shape (requests,), mean 1.
-        mean: mean ratio of the request's amounts (dollars or seconds) to those of a request of size 1; same shape.
+        mean: mean ratio of each request's amounts (dollars or seconds) to those of a request of size 1; same shape.
         error: variance of ``mean`` around the expected size; same shape.
         spread: variance of the requests' sizes.
         noise: share of a result's variance that is not due to size.
@@ -85,8 +85,8 @@ class RequestSizes:
 def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray, slope: float) -> tuple[float, float]:
     """Return the slope of log size on a request's outcomes after one Gauss-Newton step, and the slope's standard error.
 
-    The mean ratios are regressed on the expected sizes. So the error of a size estimated from few results is in the dependent
-    variable, not in the predictor, and does not attenuate the slope. Errors are assumed proportional to the size.
+    The mean ratios are regressed on the expected sizes. A size estimated from few results has a large error; here this error is
+    in the dependent variable, so it does not attenuate the slope. Errors are assumed proportional to the size.
 
     Args:
         sizes: the requests' sizes, with their mean ratios.
@@ -225,7 +225,7 @@ class _Fitted:
 
 
 def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: SizesByOutcome) -> _Fitted:
-    """Fit the nodes' typical amounts, the requests' sizes, and the slope of size on outcomes, each given the others."""
+    """Fit the nodes' typical amounts, the requests' sizes, and the slope of size on outcomes, alternately, and return them."""
     expected, slope, error = np.ones(cells.n_requests), 0.0, 0.0
     typical, edge_factor = _typical(cells, values, np.ones(len(cells)), edges, np.ones(3))
     for _ in range(ITERATIONS):
@@ -255,7 +255,7 @@ def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutco
 
 
 def _small_sample_inflation(free: int) -> float:
-    """Return the factor by which to multiply a variance that was estimated with ``free`` degrees of freedom.
+    """Return the factor that corrects a variance estimated with ``free`` degrees of freedom for the small sample.
 
     It is the squared ratio of Student's 90 % interval to the normal interval.
     """

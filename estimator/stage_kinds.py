@@ -40,9 +40,9 @@ class OneKind:
         return stage, []
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return 0 as the number of requests to add to the observed requests of each type; shape (nodes, points).
+        """Return 0: the number of requests to add to the observed requests of each type; shape (nodes, points).
 
-        The arguments, numbers of observed requests, do not matter here; see :meth:`StageKinds.further`.
+        Without request types, none are added, and the arguments do not matter; see :meth:`StageKinds.further`.
         """
         return np.zeros_like(of_kind)
 

@@ -1,4 +1,4 @@
-"""One process's live calls as they are published, and the encoding of columns as a JSON header and raw arrays."""
+"""One process's live calls in the form in which they are published: a JSON header and raw arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.errors import VineLMError
 
 
 class LiveState(IntEnum):
-    """The state of a live call."""
+    """The state of a live call: it waits for its engine's rate limits (QUEUED), or it was sent (RUNNING)."""
 
     QUEUED = 0
     """It waits for its engine's rate limits, and nothing was sent yet."""

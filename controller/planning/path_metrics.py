@@ -1,4 +1,4 @@
-"""Arrays over a trie that a planner computes before any request: path metrics, calls per engine, and possible ends."""
+"""Arrays over a trie that a planner computes before any request: path metrics, calls per engine, and nodes to end at."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEVELS = 64
 
 
 class PathMetrics:
-    """Read-only arrays of shape (n + 1,), one item per node, shared by all requests and threads.
+    """Metrics of the path to each node, as read-only arrays of shape (n + 1,), shared by all requests and threads.
 
     Args:
         available: Models that can be served; None for all. Paths through other models are never planned.
@@ -110,7 +110,7 @@ class PathMetrics:
         return self._engine_visits().group
 
     def child(self, node: int, model: str, stage: str | None = None) -> int:
-        """Return the child of ``node`` for this model (and stage), cached; ``KeyError`` if there is none."""
+        """Return the child of ``node`` that runs this model (at this stage), cached; raises ``KeyError`` if there is none."""
         found = self._children.get((node, model, stage))
         if found is None:
             found = self._children[node, model, stage] = self.trie.child(node, model, stage)
@@ -190,7 +190,11 @@ class PathMetrics:
 
 
 class AnswerChances(NamedTuple):
-    """Probabilities of a correct answer at each node; arrays of shape (n + 1,). Each attribute names its condition."""
+    """Probabilities of a correct answer at each node; arrays of shape (n + 1,).
+
+    ``stopped`` is P(the stop rule ends the request at the node, and its answer is correct). ``right`` is P(the answer is
+    correct), given that the stop rule did not end the request there.
+    """
 
     stopped: FloatArray
     """P(the request ends at the node by the stop rule, and its answer is correct)."""
@@ -199,7 +203,7 @@ class AnswerChances(NamedTuple):
 
 
 class _EngineVisits:
-    """Counts how often each path uses each engine, level by level: the parent's counts plus one call."""
+    """Counts how often each path uses each engine, level by level: one call more than the parent's path."""
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
         trie, n_engines = annotated.trie, len(annotated.engines)
@@ -231,7 +235,7 @@ def no_standard_errors(annotated: AnnotatedTrie) -> ConfigError:
 
 
 def _share(right: FloatArray, of: FloatArray) -> FloatArray:
-    """Return ``right / of``, clipped to [0, 1]; 0 if almost no request reaches the node."""
+    """Return ``right / of`` for each node, clipped to [0, 1]; 0 where ``of`` is almost 0."""
     return np.asarray(np.clip(np.divide(right, of, out=np.zeros(len(right)), where=of > 1e-9), 0.0, 1.0))
 
 

@@ -47,9 +47,9 @@ class RequestFollower(CallFollower, Protocol):
 
 
 class RequestWatcher(CallFollower):
-    """Follows one request for a watcher of all requests. It is notified of each call, and asked for notes and priorities.
+    """Base class of objects that watch one request: they are notified of its calls, and asked for notes and priorities.
 
-    This base class does nothing; the fleet derives from it.
+    This class itself does nothing; the fleet has a subclass.
     """
 
     __slots__ = ()

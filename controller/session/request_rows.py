@@ -38,7 +38,7 @@ class InFlight:
         return before
 
     def end(self, model: str) -> None:
-        """Count a call to the model as ended."""
+        """Decrease the number of calls on the model's engine, because one has ended."""
         engine = self._engine_of.get(model, model)
         with self._lock:
             self._counts[engine] = max(self._counts.get(engine, 0) - 1, 0)
@@ -168,7 +168,10 @@ class RequestRows:
                 one.signal = signal
 
     def left(self) -> None:
-        """Record that the workflow's last loop has ended. If no stage can follow, end the request and emit its rows."""
+        """Record that the last loop of the workflow has ended.
+
+        If no stage can follow, the request ends and its rows are emitted.
+        """
         if self._template.certain_stages:  # otherwise the application may still choose a stage after the loop
             self._settle(keeps_open=True)
 

@@ -37,11 +37,11 @@ ended meanwhile, the plan is used: the time in between is LangGraph's own step."
 class Session(StopRulePolicy):
     """A :class:`~vinelm.policies.Policy` that plans for one request (VineLM paper §4.3).
 
-    Each plan starts from the given prefix, with the seconds since ``started_at`` and the recorded dollars. If the model for
-    a prefix is asked for again (in a retry or a fan-out), the answer is the same, unless that model's call has failed
-    meanwhile. Calls of the prefix that another process made count with the dollars that this process recorded or, if it
-    recorded none, with the expected dollars. A stage that the trie lacks there runs its declared default model; the
-    :meth:`trace` then gives the reason.
+    Each plan starts from the given prefix, with the seconds since ``started_at`` and the recorded dollars. If the model for a
+    prefix is asked for again (in a retry or a fan-out), the answer is the same, unless that model's call has failed meanwhile.
+    Calls of the prefix that another process made count with the dollars that this process recorded or, if it recorded none,
+    with the expected dollars. If the trie lacks a stage after a prefix, the stage runs its declared default model, and
+    :meth:`trace` gives the reason.
 
     With ``cost_budget="per_request"`` and ``mode="enforce"``, :attr:`guard` authorizes every call. A call that could exceed
     the cap raises :class:`~vinelm.errors.CallRefused` and appears in :meth:`trace`. If its stage runs again, the stage
@@ -204,7 +204,7 @@ class Session(StopRulePolicy):
                 self._follower.resumed(self.assigned, costs_usd)
 
     def _draw(self) -> None:
-        """Follow the plan only if the request is assigned to it, and restore the bound that was drawn for the request.
+        """Set whether the request follows its plan, from its assignment, and restore the bound that was drawn for the request.
 
         Under a traffic split, the bound drawn when the request began stays valid, also after another process resumes the
         request.
@@ -270,7 +270,7 @@ class Session(StopRulePolicy):
             self._replanner.note_outcome(prefix, outcome)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the number of the group of agreeing answers that is most probably right.
+        """Return the group of agreeing answers that is most probably right, by its number.
 
         None if the last answer is to be returned, or if no plan is followed.
         """
@@ -382,7 +382,7 @@ class Session(StopRulePolicy):
         tell: Callable[[Any], None],
         followers: Sequence[CallFollower | None] | None = None,
     ) -> None:
-        """Call ``tell`` with each of the followers (None: with all), and note its errors in the trace.
+        """Call ``tell`` with each of the followers (None: with all), and note errors of these calls in the trace.
 
         ``event`` and ``path`` name the event and the call in such a note. If a follower raises an error on "ended", it is
         notified that the call was interrupted, so that no call stays in flight.

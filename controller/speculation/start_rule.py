@@ -60,7 +60,8 @@ class Room:
 
 
 class Starts(NamedTuple):
-    """The reads to start, best first, and a short reason why other reads are not started."""
+    """The reads to prefetch, best first (``candidates``), and a short reason why the other reads are not prefetched (``why``).
+    """
 
     candidates: tuple[ToolCandidate, ...]
     why: str

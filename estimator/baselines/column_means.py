@@ -70,7 +70,7 @@ class Entries:
 
 
 def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
-    """Set to 0 (no right answer), in place, the unknown ``values`` of each request on branches that it did not take."""
+    """Set the unknown ``values`` of each request on branches that the request did not take to 0 (no right answer), in place."""
     trie, arms = cells.trie, arms_of(cells.trie)
     if not arms.is_choice.any():
         return
@@ -90,7 +90,7 @@ def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
 
 
 def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatArray) -> AnnotatedTrie:
-    """Return the trie ``plain`` with its rates ``success`` replaced by the given ones, limited to what its stop rates allow.
+    """Return the trie ``plain`` with ``success`` as its P(right) at each node, limited to what its stop rates allow.
 
     The probabilities of the branches are counted again from ``cells``, so that they match these rates.
     """
@@ -145,7 +145,10 @@ class AverageEstimator(ColumnEstimator):
 
 
 class PrefixAverageEstimator(ColumnEstimator):
-    """Fills in prefixes, then estimates a path's accuracy by the mean of the known entries in its column."""
+    """Extends each success to all longer paths, then takes means of the known entries.
+
+    The mean of the known entries in a path's column is the path's estimated accuracy.
+    """
 
     name: ClassVar[str] = "prefix-average"
 
@@ -154,9 +157,9 @@ class PrefixAverageEstimator(ColumnEstimator):
 
 
 class PrefixImputeEstimator(ColumnEstimator):
-    """Fills in prefixes, then imputes unknown entries from a low-rank approximation (iterated), then takes column means.
+    """Extends each success to all longer paths, imputes the other unknown entries, then takes column means.
 
-    The paper gives neither the rank nor the number of iterations.
+    Entries are imputed by iterated low-rank approximation; the paper gives neither the rank nor the number of iterations.
     """
 
     name: ClassVar[str] = "prefix-impute"

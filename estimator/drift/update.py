@@ -97,7 +97,10 @@ class _Seen:
         self.is_plain = annotated.signals is None
 
     def kinds(self) -> dict[str, float]:
-        """Return the weight of each request type: its discounted requests in the profile plus the weights of served ones."""
+        """Return the weight of each request type, keyed by the type.
+
+        The weight is the discounted number of the type's requests in the profile plus the weights of its served requests.
+        """
         trie = self.annotated.trie
         counts: dict[str, float] = defaultdict(float)
         of_stage, meta = self.annotated.stage_kinds, self.annotated.meta
@@ -138,7 +141,7 @@ class _Seen:
         return np.asarray((self.known * common + own) / (self.known + np.bincount(node, weight, self.size)))
 
     def stops(self, known: FloatArray) -> FloatArray:
-        """Return the nodes' updated stop rates, shape (n + 1,); ``known`` are the old ones.
+        """Return the nodes' updated stop rates, shape (n + 1,); ``known`` has the old rates.
 
         Only results count for which it is known whether the request stopped. In a trie of signals, the rates do not change.
         """

@@ -77,7 +77,7 @@ class LatentFit:
     arms: ArmModel | None = None
 
     def shares(self, arms: Arms) -> ChoiceProbabilities:
-        """Return P(branch | the request continues) of every branch of the trie; 1 if every node has a single branch."""
+        """Return P(branch | the request continues) for every branch of the trie; 1 if every node has a single branch."""
         if self.arms is not None:
             return self.arms.shares()
         certain = np.ones((len(arms), len(self.grid)))
@@ -85,7 +85,9 @@ class LatentFit:
 
 
 def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> LatentFit:
-    """Fit the latent model by EM. Each iteration takes a Newton step for each question and updates each request's posterior.
+    """Fit the latent model by expectation maximization (EM) and return it.
+
+    Each iteration takes a Newton step for each question and updates each request's posterior.
 
     Args:
         cells: the results.
@@ -208,7 +210,7 @@ class _ExpectationMaximization:
             self.arms.step(posterior, belief, with_variances=with_variances)
 
     def _add_arms(self, arms: ArmModel, if_right: FloatArray, if_wrong: FloatArray) -> FloatArray:
-        """Add log P(branch taken), in place, to the results' log likelihoods given a right and a wrong answer.
+        """Add log P(branch taken) to the log likelihoods ``if_right`` and ``if_wrong`` of the results, in place.
 
         Return each request's log P(first stage), shape (requests, points); 0 if only one stage may come first.
         """

@@ -19,7 +19,7 @@ LEAST_GAIN = 0.01
 
 @dataclass
 class Replayed:
-    """Sums over the replayed sessions.
+    """The result of replaying sessions: sums over these sessions.
 
     Args:
         calls: the number of calls of any tool.
@@ -59,7 +59,7 @@ class Replayed:
 
     @property
     def speculations_per_call(self) -> float:
-        """Prefetched reads per tool call (any tool)."""
+        """The number of prefetched reads divided by the number of tool calls (any tool)."""
         return self.speculations / max(1, self.calls)
 
     @property
@@ -107,7 +107,7 @@ def replay(
     cost_usd: float = 0.0,
     messages_s: Mapping[int, float] | None = None,
 ) -> Replayed:
-    """Replay one session in virtual time.
+    """Replay one session in virtual time, with prefetching, and return the sums.
 
     A prefetch starts together with a model call, if fewer than ``at_once`` prefetches are running; a write makes all
     results stale. A model call takes the time between two tool calls.

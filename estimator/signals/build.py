@@ -1,4 +1,4 @@
-"""Builds the trie of signals from results. Its branches are the outcomes of calls."""
+"""Builds the trie of signals from results. In this trie, each branch is an outcome of the previous call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
 
 
 def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, fits: int = FITS) -> SignalTrie | None:
-    """Estimate the trie of signals.
+    """Estimate the trie of signals, whose branches are the outcomes of calls.
 
     Args:
         annotated: The path trie of the same results; its latencies, template and catalog are used.
@@ -109,7 +109,7 @@ def signals_trie(
 
 
 class _Layout(NamedTuple):
-    """The numbers of the trie's nodes and branches. Nodes are numbered level by level; the root is 0.
+    """The numbering of the trie's nodes and branches. Nodes are numbered level by level; the root is 0.
 
     Attributes:
         levels: the range of the nodes of each level.
@@ -207,7 +207,10 @@ class _Builder:
         return _Layout([slice(*each) for each in pairwise(bounds)], order, place, *self._arms())
 
     def _connect(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set the parent of each node of level ``d`` (from 0), and the probability of the parent's outcome before the node."""
+        """Set the parent of each node of level ``d`` (from 0), and the probability of the outcome that leads to the node.
+
+        This is the outcome of the parent's call.
+        """
         here, history, models = layout.levels[d], self.masses[d].parent, self.masses[d].model
         nodes.depth[here], nodes.model[here] = d + 1, models
         if not d:
@@ -220,7 +223,10 @@ class _Builder:
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
     def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set reach, cost and accuracy of the nodes of level ``d`` (from 0), from the histories that end with their calls."""
+        """Set the reach, cost and accuracy of each node of level ``d`` (from 0).
+
+        They are computed from the histories that end with the node's call.
+        """
         level, here, known = self.levels[d], layout.levels[d], self.masses[d]
         of, n = known.node, len(known.parent)
         nodes.reach[here] = np.bincount(of, level.reach, n)

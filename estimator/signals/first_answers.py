@@ -26,7 +26,7 @@ _FIRST_OWN = 3
 
 @dataclass(frozen=True, eq=False)
 class DrawnAnswers:
-    """Drawn requests with the answer of every model to each; arrays of shape (requests, models).
+    """Simulated requests with every model's answer to each of them; arrays of shape (requests, models).
 
     Args:
         labels: The labels that an answer may have.
@@ -96,9 +96,9 @@ class FirstAnswers:
         return np.where(self._contexts >= 0, self.predictive.cost_usd[self._contexts], np.inf)
 
     def draw(self, requests: int, seed: int) -> DrawnAnswers:
-        """Draw requests and every model's answer to them. Equal arguments give equal answers.
+        """Simulate ``requests`` requests and every model's answer to each of them. Equal arguments give equal answers.
 
-        If all answers of a class have the same label, it is drawn for the class's first model in column order.
+        If all answers of a class have the same label, the label is drawn once, for the class's first model in column order.
         """
         model, contexts, rng = self.predictive, self._contexts, np.random.default_rng(seed)
         shape, known = (requests, len(contexts)), contexts >= 0

@@ -108,7 +108,7 @@ def _by_prices(fitted: AnnotatedTrie) -> _Measure:
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
     """Return the cost of the chosen contingent plans, and the two optimisms of :func:`_gaps`, in three rows; shape (3, prices).
 
-    The cost in dollars is that which the testing half predicts. ``chooser`` is the fit to the half that chooses the plans,
+    The cost is in dollars, as the testing half predicts it. ``chooser`` is the fit to the half that chooses the plans,
     ``judge`` the fit to the half that tests them.
     """
     cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
@@ -349,8 +349,9 @@ def _fit(name: str, cells: ObservationTable, template: Template, catalog: Catalo
 def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tuple[float | None, int]:
     """Return the root mean square error of P(right) over the nodes with enough held-out results, and the number of these nodes.
 
-    ``pairs`` has the fit to each half of the requests, with the results of the other half. The error is None without nodes. The
-    expected product of two different requests' residuals at a node is the squared error of its rate, without sampling noise.
+    ``pairs`` has the fit to each half of the requests, with the results of the other half. The error is None if there is no
+    such node. The expected product of two different requests' residuals at a node is the squared error of its rate, without
+    sampling noise.
     """
     total = weight = 0.0
     nodes = 0
@@ -429,7 +430,10 @@ def _warnings(cells: ObservationTable, depths: tuple[DepthCheck, ...]) -> tuple[
 
 
 def _optimism_warnings(promise: Promise) -> tuple[str, ...]:
-    """Return warnings: one if selection contributes more to the best path's error than all other sources together."""
+    """Return a warning if selection contributes more to the best path's error than all other sources together; else nothing.
+
+    The result is a tuple with the warning, or empty.
+    """
     if promise.optimism is None or promise.standard_error is None or promise.optimism <= Z90 * promise.standard_error:
         return ()
     return (

@@ -64,9 +64,9 @@ class Problems:
         return Problem(self.graph, start, groups, admission, request.may_stop, is_joint, seconds)
 
     def times(self, objective: Objective) -> FloatArray:
-        """Return limits on a request's time, in seconds, ascending, for a search by latency; the last limit admits all plans.
+        """Return the limits on a request's time that a search by latency tries, in seconds, ascending.
 
-        They are used to minimize latency under bounds on averages over requests.
+        The last limit allows all plans. They are used to minimize latency under bounds on averages over requests.
         """
         return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
 
