@@ -60,8 +60,10 @@ class CallRate:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The ``prompt_cache`` part of the trie's ``meta``: the rate, and by stage and model, the number of tokens that all
-        requests have in common. Empty if no result has such tokens; the costs then hold at any rate.
+        """The ``prompt_cache`` part of the trie's ``meta``.
+
+        It has the rate, and by stage and model the number of tokens that all requests have in common. It is empty if no result
+        has such tokens; the costs then hold at any rate.
         """
         if not self._shared:
             return {}

@@ -48,7 +48,7 @@ class RequestSizes:
 
     @classmethod
     def of(cls, cells: ObservationTable, ratio: FloatArray, expected: FloatArray) -> RequestSizes:
-        """Estimate the requests' sizes.
+        """Return the estimated sizes of the requests.
 
         Args:
             cells: the results.
@@ -161,7 +161,7 @@ def zero_load_s(cells: ObservationTable, engine: npt.NDArray[np.int16]) -> Float
 
 
 def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints, by_outcome: SizesByOutcome) -> MeanEstimate:
-    """Estimate the moments of an amount (dollars or seconds) of one call per node.
+    """Return the estimated mean and variance of an amount (dollars or seconds) of one call, for each node.
 
     A value is modelled as (depth x model) * (edge type) * (node) * (request size) * noise, so that a model observed only on
     long requests does not appear expensive. A node's mean is over the requests that *reach* it, which are harder, and often
@@ -255,7 +255,7 @@ def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutco
 
 
 def _small_sample_inflation(free: int) -> float:
-    """Return the factor that corrects a variance estimated with ``free`` degrees of freedom for the small sample.
+    """Return the factor by which to enlarge a variance that was estimated with ``free`` degrees of freedom.
 
     It is the squared ratio of Student's 90 % interval to the normal interval.
     """

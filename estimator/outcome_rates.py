@@ -34,7 +34,7 @@ def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """The probabilities of each node's three questions, arrays of shape (n + 1,); 0 at the root.
+    """The probabilities of a yes to three questions about each node, as arrays of shape (n + 1,); 0 at the root.
 
     Attributes:
         stop: P(the request stops at the node).

@@ -29,7 +29,10 @@ TINY = 1e-9
 
 
 class SizesByOutcome(Protocol):
-    """Predicts the size of a request from its outcomes, with a single slope of log size."""
+    """Predicts the size of a request from its outcomes, with a single slope of log size.
+
+    The size is the factor by which a request's calls cost or take more than those of the mean request.
+    """
 
     @property
     def unseen(self) -> FloatArray | None:

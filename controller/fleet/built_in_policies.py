@@ -53,7 +53,8 @@ def balance(view: FleetView) -> Orders:
 def hol(view: FleetView) -> Orders:
     """Return orders that send no new calls to a replica whose running calls hang.
 
-    Waiting calls go to the other replicas of the group, which avoids head-of-line blocking.
+    Calls hang if they have run several times as long as the calls on the other replicas of the group. Waiting calls go to the
+    other replicas of the group, which avoids head-of-line blocking.
     """
     age_s, others_s, _ = _ages(view)
     blocked = (age_s > BLOCKED_S) & (age_s > BLOCKED_RATIO * others_s) & _is_replica(view)

@@ -171,9 +171,9 @@ def check_orders(orders: object, view: FleetView) -> Orders:
     """Return a policy's result unchanged if it is valid for a view.
 
     Raises:
-        ConfigError: the result is not :class:`Orders`; it names an engine, a process or a conversation that the view does
-            not have; a weight, share or priority is not a number, infinite, or negative although it must not be. The
-            message is one line.
+        ConfigError: the result is not :class:`Orders`; it names an engine, a process or a conversation that the view does not
+            have; a weight, share or priority is not a finite number, or is negative although it must not be. The message is one
+            line.
     """
     if not isinstance(orders, Orders):
         raise _refused(f"the policy returned a {type(orders).__name__}: return vinelm.controller.Orders(...)")

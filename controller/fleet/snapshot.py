@@ -92,7 +92,7 @@ class Snapshot:
     Attributes:
         process: the name of the process, unique in the fleet.
         columns: arrays by name, shape (n,), of the types in :data:`COLUMNS`.
-        vocabularies: by column, the names that its numbers index.
+        vocabularies: column to the list of names that the column's numbers are indices of.
         groups: the replica group of each engine in the process's catalog; the engine's name if it has no group.
     """
 

@@ -174,7 +174,7 @@ class MixedDecision(Decision):
 
     @property
     def binding(self) -> str:
-        """The bound for which traffic is split; see :attr:`Decision.binding`."""
+        """The name of the bound for which traffic is split; see :attr:`Decision.binding`."""
         return COST_CAP if self.request.objective.target == "accuracy" else FLOOR
 
     @property
@@ -217,7 +217,7 @@ class MixedDecision(Decision):
 
     @property
     def _mean_cap(self) -> str | None:
-        """The cost cap if it bounds an average over requests, otherwise None."""
+        """The name of the cost cap if it bounds an average over requests, otherwise None."""
         objective = self.request.objective
         return COST_CAP if objective.max_cost_usd is not None and objective.cost_budget == "population" else None
 

@@ -40,7 +40,9 @@ class Mixture(NamedTuple):
 
     @property
     def bounds(self) -> Assignment[float]:
-        """A rule that assigns one of the two bounds to each request, in proportion to the share; for :meth:`Objective.drawn`.
+        """A rule that assigns one of the two bounds to each request, in proportion to the share.
+
+        The assigned bound is the argument of :meth:`Objective.drawn`.
         """
         return Assignment.of_share(self.share, self.high_bound, self.low_bound)
 

@@ -73,8 +73,9 @@ class PathDecision(Decision):
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """The plan from the root as a tree of JSON types: each step has stage, model (None at the end), probability and
-        the next steps.
+        """The plan from the root as a tree of JSON types.
+
+        Each step has stage, model (None at the end), probability and the next steps.
         """
         found: list[dict[str, Any]] = []
         trie = self.metrics.trie

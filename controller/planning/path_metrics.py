@@ -117,9 +117,10 @@ class PathMetrics:
         return found
 
     def rank(self, target: Metric, confidence: float | None) -> npt.NDArray[np.int32]:
-        """Return each end's position if the ends are sorted best first by ``target``; -1 for other nodes.
+        """Return each end's position among all ends, sorted best first by ``target``; -1 for other nodes.
 
-        Ties are settled by accuracy, cost, latency at zero load and trie order (docs/architecture.md#objectives).
+        An end is a node at which a request may end. Ties are settled by accuracy, cost, latency at zero load and trie order
+        (docs/architecture.md#objectives).
         """
         key = (target, confidence)
         found = self._ranks.get(key)

@@ -11,7 +11,10 @@ from vinelm.requests.protocols import Invocation
 
 
 class CallFollower(Protocol):
-    """Is notified of each call of a request while no lock is held. It must not block; its errors are noted in the trace."""
+    """The interface of an object that is notified of each call of a request, while no lock is held.
+
+    It must not block; its errors are noted in the trace.
+    """
 
     __slots__ = ()
 

@@ -201,7 +201,9 @@ class Replanner:
         return stage_title(own.pop() or "", self._kind) if len(own) == 1 else None
 
     def _own(self, arm: str) -> str | None:
-        """Return the application's name of the stage on the branch ``arm``; None if the branch belongs to another request type.
+        """Return the application's name of the stage on the trie's branch ``arm``.
+
+        None if the branch belongs to another request type.
         """
         stage, kind = self._planner.annotated.arm_stages[arm]
         return self._template.base_stages[stage] if kind == self._kind else None
@@ -223,7 +225,7 @@ class Replanner:
             self._forget_below(prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the group of agreeing answers from which to answer if the request ends after ``prefix``, by its number.
+        """Return the number of the group of agreeing answers from which a request that ends after ``prefix`` takes its answer.
 
         None if the last answer is to be returned.
         """

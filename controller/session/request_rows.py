@@ -152,7 +152,10 @@ class RequestRows:
                 self._close(path, one)
 
     def verdict(self, path: Path, finished: bool) -> None:
-        """Record whether the workflow's check passed the answer of the call at the end of ``path`` (``finished``)."""
+        """Record whether the answer of the call at the end of ``path`` passed the workflow's check.
+
+        ``finished`` is True if it passed.
+        """
         with self._lock:
             one = self._pending.get(path)
             if one is not None:
@@ -161,7 +164,10 @@ class RequestRows:
                 self._passed.add(path)
 
     def shown(self, path: Path, signal: str | None) -> None:
-        """Record the runtime signal of the call at the end of ``path``."""
+        """Record the signal of the call at the end of ``path``; None without one.
+
+        A signal is a label that the application derives from the call's answer.
+        """
         with self._lock:
             one = self._pending.get(path)
             if one is not None:

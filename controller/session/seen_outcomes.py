@@ -68,7 +68,7 @@ class Belief:
         return False
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the group of agreeing answers from which to answer if the request ends after ``path``, by its number.
+        """Return the number of the group of agreeing answers from which a request that ends after ``path`` takes its answer.
 
         None if the last answer is to be returned.
         """
@@ -142,7 +142,7 @@ class SeenOutcomes(Belief):
         return not self._numbers and self.arm(path)[0] is None
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the group of agreeing answers from which to answer if the request ends after ``path``, by its number.
+        """Return the number of the group of agreeing answers from which a request that ends after ``path`` takes its answer.
 
         None if the last answer is to be returned.
         """

@@ -152,7 +152,7 @@ class Session(StopRulePolicy):
     # -- the policy --------------------------------------------------------------------------------------------
 
     def begin(self, kind: str | None, note: str = "") -> None:
-        """Plan for a request of this type from now on, if the trie has types; an unknown type counts as "other".
+        """Set the request type for which later plans are made, if the trie has types; an unknown type counts as "other".
 
         This is called before the first :meth:`next_model`, and again if another process resumes the request. ``note`` gives
         the reason if the type is unknown.
@@ -270,9 +270,9 @@ class Session(StopRulePolicy):
             self._replanner.note_outcome(prefix, outcome)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the group of agreeing answers that is most probably right, by its number.
+        """Return the number of the group of agreeing answers that is most probably right.
 
-        None if the last answer is to be returned, or if no plan is followed.
+        The request's answer is taken from this group. None if the last answer is to be returned, or if no plan is followed.
         """
         if not self.follows:
             return None
@@ -307,9 +307,10 @@ class Session(StopRulePolicy):
     def speculated(
         self, stage: str, prefix: tuple[str, ...], candidates: Sequence[ToolCandidate], settings: Speculation, **started: Any
     ) -> Sequence[ToolCandidate]:
-        """Return the tool calls that are worth prefetching by the plan or, without a plan, all that are likely enough.
+        """Return the tool calls that are worth prefetching according to the plan.
 
-        ``started`` holds the figures of the prefetches started so far; see :meth:`vinelm.policies.Policy.speculated`.
+        Without a plan, return all that are likely enough. ``started`` holds the figures of the prefetches started so far; see
+        :meth:`vinelm.policies.Policy.speculated`.
         """
         with self._lock:
             found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, guard=self.guard, **started)

@@ -1,4 +1,4 @@
-"""Prefix fill-in, then gradient boosting on features of table cells (VineLM paper §5.3). Needs the extra ``xgboost``."""
+"""Extends successes to longer paths, then predicts table cells by gradient boosting (VineLM paper §5.3). Extra ``xgboost``."""
 
 from __future__ import annotations
 

@@ -61,8 +61,9 @@ class Entries:
         return ~np.isnan(self.values)
 
     def column_means(self) -> FloatArray:
-        """Return the mean of each column's known entries, shape (n + 1,). A column without known entries gets its model's mean
-        at its depth.
+        """Return the mean of each column's known entries, shape (n + 1,).
+
+        A column without known entries gets its model's mean at its depth.
         """
         total, count = np.nansum(self.values, axis=0), self.is_known.sum(axis=0).astype(np.float64)
         fallback = pooled_mean(self.trie, total, count, prior=0.0, weight=1e-6)
@@ -70,7 +71,7 @@ class Entries:
 
 
 def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
-    """Set the unknown ``values`` of each request on branches that the request did not take to 0 (no right answer), in place."""
+    """In place, set to 0 (no right answer) the unknown ``values`` of requests on branches that they did not take."""
     trie, arms = cells.trie, arms_of(cells.trie)
     if not arms.is_choice.any():
         return
@@ -106,8 +107,8 @@ class ColumnEstimator(CascadeEstimator):
     """Base class of estimators that predict the accuracy A(u) of each path directly.
 
     Stop rates, which the path costs need, come from :class:`CascadeEstimator`. ``success`` of a node is derived so that the
-    path's accuracy equals the prediction; it may lie outside [0, 1]. Merged histories are not supported: their nodes
-    represent many paths, and a right answer on one path does not imply right answers on the others.
+    path's accuracy equals the prediction, even if ``success`` then lies outside [0, 1]. Merged histories are not supported:
+    their nodes represent many paths, and a right answer on one path does not imply right answers on the others.
 
     If the trie branches, a path's column is the mass of right answers on it: 0 for a request that takes another branch.
     Then ``success`` is limited to what the stop rates allow, so that a node's branches are consistent with it.

@@ -92,7 +92,7 @@ class Bets(Protocol):
 
 @dataclass(frozen=True)
 class ShareAbove:
-    """Bets against "the chance of a 1 is at most ``most``", for values 0 and 1: likelihood ratios of higher chances.
+    """Bets against "the chance of a 1 is at most ``most``", for values 0 and 1, by likelihood ratios of higher chances.
 
     Args:
         most: in [0, 1). With 0, any 1 is proof.
@@ -202,7 +202,7 @@ class EProcess:
     def before_change(self) -> int:
         """Return the estimated number of values before the change. The object must hold a single process.
 
-        Among the bets, the one that has gained most since its lowest wealth is chosen; the estimate is where this lowest wealth
-        was.
+        Among the bets, the one is chosen that has gained most since its lowest wealth. The estimate is the number of values
+        after which this lowest wealth was reached.
         """
         return int(self._low_at[int((self._start - self._low).argmax())]) if self.count else 0

@@ -1,5 +1,6 @@
-"""Updates a trie's stop rates, costs and latencies from served results. Accuracies follow the stop rates, as answers have no
-score.
+"""Updates a trie's stop rates, costs and latencies from served results.
+
+Accuracies follow the stop rates, because served answers have no score.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def _ratio(new: FloatArray, old: FloatArray) -> FloatArray:
 
 
 def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
-    """Return the trie's arrays that change with the stop rates, updated, keyed by the name of the attribute.
+    """Return the updated arrays of the trie that depend on its stop rates, keyed by attribute name.
 
     Empty if the trie merges histories.
     """

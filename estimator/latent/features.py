@@ -228,7 +228,10 @@ def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, 
 
 
 def certain_nodes(trie: Trie) -> Ints:
-    """Return the indices of all nodes from depth 1 on whose previous stage and model are the same in all their histories."""
+    """Return the indices of the nodes whose previous stage and model are the same in all their histories.
+
+    Nodes of first calls are included, the root is not.
+    """
     choice = np.where(trie.model >= 0, _choice(trie), len(trie.stages) * len(trie.models))
     return np.flatnonzero(just_before(trie, choice) >= 0)
 

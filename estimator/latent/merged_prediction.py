@@ -29,7 +29,7 @@ SQUARE_ROOT_BLOCK = 4096
 
 @dataclass(frozen=True, eq=False)
 class MergedRates:
-    """Rates of every node of a merged trie; arrays of shape (n + 1,) unless given.
+    """Rates of every node of a merged trie; arrays of shape (n + 1,) unless another shape is given.
 
     Args:
         rates: the rates given that a request reaches the node, for requests that reach it in the profile.

@@ -116,10 +116,10 @@ def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen:
 def _seen_arms(
     cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ChoiceProbabilities
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the number of observed requests that took each branch, and of those with a right answer; shape (arms, points)
-    each.
+    """Return the number of observed requests that took each branch, and the number of those with a right answer.
 
-    Where the branch of a request is unknown, it counts on each branch with the probability in ``shares``.
+    Both have the shape (arms, points). If it is unknown which branch a request took, the request counts on each branch with the
+    probability in ``shares``.
     """
     goes_on = ~cells.stop & (arms.count[cells.node] > 0)
     weight, belief = fit.posterior[cells.request], fit.belief * np.ones(len(fit.grid))

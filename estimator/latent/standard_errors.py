@@ -247,7 +247,7 @@ class Gradients(NamedTuple):
 
 
 def gradients(trie: Trie, question: MovedRates, predicted: PredictedRates) -> Iterator[Gradients]:
-    """Yield the gradients of a question's coefficients, one subtree of the root at a time to limit memory."""
+    """Yield the derivatives by a question's coefficients, for one subtree of the root at a time to limit memory."""
     basis = np.asarray(np.linalg.cholesky(question.regression.covariance), dtype=np.float64)
     features = question.regression.features
     n_effects = features.design.shape[1]

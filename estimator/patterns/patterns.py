@@ -163,7 +163,7 @@ def mine(
     groups: Sequence[Hashable] | None = None,
     schemas: Mapping[str, str] | None = None,
 ) -> Patterns:
-    """Mine patterns from recorded sessions.
+    """Mine patterns from recorded sessions and return them.
 
     Args:
         sessions: each has the user's messages and the calls, with arguments and results, in order.
@@ -267,7 +267,7 @@ def _moments(
 
 
 def read_before_the_next_write(events: History, reads: frozenset[str]) -> set[str]:
-    """Return the keys of the reads that were requested before the next write."""
+    """Return the keys of the reads in ``events`` that come before the first write."""
     coming: set[str] = set()
     for event in events:
         if isinstance(event, ToolEvent):

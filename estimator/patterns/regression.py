@@ -35,7 +35,7 @@ FEATURES = tuple(_NAMES.split())
 
 
 def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
-    """Return the keys under which a possible call is counted, which a set of bindings yields.
+    """Return the keys under which one possible call from a set of bindings is counted.
 
     There is one key for each suffix of earlier events, the shortest suffix first.
 
@@ -64,7 +64,9 @@ def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
 def features_of(
     possible: Possible, seen: SessionState, sets: Sequence[tuple[str, Bindings]], lookup: Lookup
 ) -> list[float] | None:
-    """Return the values of :data:`FEATURES` for a possible call, from the session and the set that makes the call most likely.
+    """Return the values of :data:`FEATURES` for a possible call.
+
+    They depend on the session, and on the set of bindings that makes the call most likely.
 
     Returns None for a call whose counts give a probability below :data:`FLOOR`.
 
@@ -128,7 +130,7 @@ def fit(features: NDArray[np.float64], hits: NDArray[np.float64]) -> list[float]
 
 
 def fit_calibrated(features: NDArray[np.float64], hits: NDArray[np.float64], groups: Sequence[Hashable]) -> list[float]:
-    """Return coefficients calibrated on groups that they were not fitted on.
+    """Return the coefficients of the logistic regression, calibrated on groups that they were not fitted on.
 
     Args:
         features: shape (calls, features), the first column 1.

@@ -119,7 +119,9 @@ class SessionState:
             self.sources.add_call(at, event)
 
     def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
-        """Return the calls that the sets of bindings yield now, by the call's key, without those executed since the last write.
+        """Return the calls that the sets of bindings yield now, by the call's key.
+
+        Calls already executed since the last write are left out.
         """
         found: dict[str, Possible] = {}
         version_of = self.sources.versions.get

@@ -1,4 +1,4 @@
-"""Finds the sets of bindings that explain the arguments of recorded reads."""
+"""Finds the sets of bindings that explain recorded reads. A binding is the source of one argument of a tool call."""
 
 from __future__ import annotations
 

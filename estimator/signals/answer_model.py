@@ -80,7 +80,7 @@ class Features:
 
     @classmethod
     def of(cls, contexts: Sequence[Context], model_sd: float, price: FloatArray, centre: FloatArray | None) -> Features:
-        """Return the effects of these contexts.
+        """Return the features of these contexts.
 
         Args:
             contexts: The contexts.
@@ -246,7 +246,7 @@ class Labelings:
 
     @classmethod
     def of(cls, table: AnswerTable) -> Labelings:
-        """Enumerate the labelings of all requests in the table."""
+        """Return all possible labelings of all requests in the table."""
         width, answers = len(table.contexts) * N_TYPES, [context.answers for context in table.contexts]
         verdicts = table.verdicts
         known: dict[tuple[object, ...], int] = {}
@@ -331,7 +331,7 @@ def fit_answers(
     centre: FloatArray | None = None,
     iterations: int = 40,
 ) -> AnswerFit:
-    """Fit the model by EM.
+    """Fit the latent model of answers by expectation maximization (EM) and return it.
 
     Args:
         table: The answers.

@@ -140,8 +140,9 @@ class _Nodes:
 
 
 class _Builder:
-    """Builds the trie of signals, with nodes in pre-order, from the histories: a node is a history and the model that runs
-    next.
+    """Builds the trie of signals from the histories, with nodes in pre-order.
+
+    A node is a history and the model that runs next.
     """
 
     def __init__(  # noqa: PLR0917 - what is known of the histories

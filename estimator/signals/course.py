@@ -60,8 +60,9 @@ class Visit(NamedTuple):
 
 
 class Course:
-    """An automaton of stages: a request moves between positions. Position 0 is the start; every stage leads to a higher
-    position.
+    """The possible courses of a request, as an automaton: each stage moves the request from one position to a later one.
+
+    Position 0 is the start.
 
     Attributes:
         branches: Whether the application ever chooses between stages.
@@ -101,10 +102,7 @@ class Course:
 
     @classmethod
     def of(cls, template: Template) -> Self:
-        """Return the course of a template.
-
-        If there are request types, types differ in how a request begins.
-        """
+        """Return the course of a template. Requests of different types may begin differently."""
         starts = {stage.name: template.base_stages[stage.name] for stage in template.first_stages}
         template = template.base
         models = {stage.name: stage.models or () for stage in template.stages}

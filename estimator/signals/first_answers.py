@@ -61,7 +61,7 @@ class FirstAnswers:
 
     @classmethod
     def fit(cls, rows: Iterable[Observation], models: Sequence[str], *, fits: int = FITS) -> FirstAnswers:
-        """Fit to results of a linear template; the order of the results does not matter.
+        """Fit the model of first answers to results of a linear template, whose order does not matter, and return it.
 
         Args:
             rows: All results, including those after a passed check.
@@ -118,14 +118,14 @@ class FirstAnswers:
 
 
 def _stratified(weights: FloatArray, n: int) -> npt.NDArray[np.intp]:
-    """Draw ``n`` indices with frequencies as close as possible to their weights (stratified sampling)."""
+    """Return ``n`` random indices with frequencies as close as possible to their weights (stratified sampling)."""
     cumulative = np.cumsum(weights)
     at = np.searchsorted(cumulative, (np.arange(n) + 0.5) / n * cumulative[-1])
     return np.asarray(np.minimum(at, len(weights) - 1))
 
 
 def _drawn(probabilities: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Draw one index from each distribution along the last axis."""
+    """Return one random index for each distribution along the last axis."""
     cumulative = np.cumsum(probabilities, axis=-1)
     at = rng.random(cumulative.shape[:-1])[..., None] * cumulative[..., -1:]
     return np.asarray((at >= cumulative).sum(axis=-1).clip(max=cumulative.shape[-1] - 1))

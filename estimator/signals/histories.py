@@ -1,7 +1,7 @@
 """Enumerates the histories that are possible under the latent model, with their exact probabilities.
 
 They are P(history) and P(history and class j is right). A history is a sequence of (model, outcome). A class is a set of
-answers that agree. The types of its classes of answers are unobserved, and are summed over: a *row* is a history with one
+answers that agree. The types of a history's classes are unobserved, and are summed over: a *row* is a history with one
 assignment of types, and its mass at each latent pair. This mass is a number times a vector over the pairs. Many rows share a
 vector, because it depends only on the models and types, not on labels or on the order of the classes.
 """
@@ -56,7 +56,7 @@ class _Part(NamedTuple):
         vector: the vector of the previous row, by its index.
         factor: what multiplies this vector, as a code: the context's number times the number of factors (:func:`_n_factors`),
             plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal (:data:`_SAYS`).
-        scale: a number that also multiplies it.
+        scale: a number that also multiplies the vector.
     """
 
     history: Ints

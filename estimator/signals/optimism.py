@@ -1,10 +1,10 @@
-"""Estimates how much too high the accuracy of the best contingent plan is predicted, because it was chosen as the best. Each
-fit chooses a plan, and the other fits test it.
+"""Estimates by how much the best plan's accuracy is predicted too high, because the plan was chosen as the best.
 
-For plans over outcomes, fits to resampled requests differ from their mean as the estimate differs from the truth
-(bootstrap). So a fit's prediction for the plan that it considers best, minus the other fits' prediction for this plan, is a
-sample of a chosen plan's optimism. For plans over branches or request types, the two fits are to the two halves of the
-requests. The optimism is measured at several prices of a dollar, which lead to plans of different cost.
+Each fit chooses a plan, and the other fits test it. For plans over outcomes, fits to resampled requests differ from their mean
+as the estimate differs from the truth (bootstrap). So a fit's prediction for the plan that it considers best, minus the other
+fits' prediction for this plan, is a sample of a chosen plan's optimism. For plans over branches or request types, the two fits
+are to the two halves of the requests. The optimism is measured at several prices of a dollar, which lead to plans of different
+cost.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ NEVER = -40.0
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """The calls in a table of answers that leave the current answer unchanged. A *judge* is a context of such calls.
+    """The results of judges and skipped stages, which leave the current answer unchanged.
 
     Args:
         contexts: the table's contexts; see ``Context.keeps``.

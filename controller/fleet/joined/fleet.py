@@ -288,7 +288,9 @@ class Fleet:
                 self._member.chores.append(RateLease(engine, share, self._live.process, part=lambda: orders.current.share))
 
     def _steer(self) -> None:
-        """Let the queues read orders and other processes' calls from the present membership, which is a new one after a fork.
+        """Let the queues read orders and other processes' calls from the present membership.
+
+        After a fork, this is a new membership.
         """
         self._live.groups = dict(self._groups)
         if self._facts and not self._member.catalog:

@@ -49,7 +49,9 @@ class SharedCorrections(Chore):
         return len(self._controls)
 
     def add(self, control: SpendControl) -> None:
-        """From now on, correct the budget of ``control`` together with the processes that serve the same objective. Idempotent.
+        """From now on, correct the budget of ``control`` together with the other processes. Idempotent.
+
+        These are the processes that serve the same objective.
         """
         with self._lock:
             self._controls.add(control)

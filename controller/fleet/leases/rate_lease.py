@@ -176,7 +176,7 @@ class RateLease(Chore):
         process: this process's name in the fleet.
         part: returns the fraction of the limits that this process can rely on, in (0, 1]; None if all processes get equal
             parts.
-        wall_ms: the time in milliseconds that the script uses; None for the server's own time. For tests.
+        wall_ms: the time in milliseconds that the Redis script uses; None for the server's own time. For tests.
     """
 
     def __init__(

@@ -177,8 +177,9 @@ class TenantAccount(SpendGuard):
             self._changed.notify_all()
 
     def take_back(self, most_nano: int) -> int:
-        """Remove unused dollars from the lease, at most ``most_nano`` billionths of a dollar; return the removed amount in the
-        same unit.
+        """Remove unused dollars from the lease, at most ``most_nano`` billionths of a dollar.
+
+        Return the removed amount, in billionths of a dollar.
         """
         with self._lock, self._changed:
             free_nano = int((self._leased_usd - self.spent_usd - self.reserved_usd) * NANO) - 1  # never more than is free

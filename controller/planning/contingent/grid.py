@@ -1,4 +1,4 @@
-"""Plans by a request's remaining time and money as well as by its node.
+"""Makes plans that depend on a request's remaining time and money, not only on its node.
 
 Different sequences of calls may lead to the same node, so requests reach a node with different amounts left. The best choice
 depends on these amounts. They lie on a grid of :data:`BINS` equal parts, and values are interpolated between its points. So
@@ -163,7 +163,9 @@ class LeftGrid:
         return next((axis for axis, cap in enumerate(self.caps) if cap.sigma is not None), None)
 
     def in_time(self, edges: Integers | slice) -> FloatArray:
-        """Return for each edge P(its call takes at most k steps of the time axis), for each k from 0; shape (edges, steps + 1).
+        """Return for each edge and each k from 0 the probability that the edge's call takes at most k steps of the time axis.
+
+        The result has the shape (edges, steps + 1).
         """
         assert self.chance_axis is not None
         cap, bins = self.caps[self.chance_axis], self.shape[self.chance_axis] - 1

@@ -168,7 +168,7 @@ class GridProblem(Problem):
         return max(least)
 
     def _quickest_edge(self, cap: GridCap, group: int, dropped: Sequence[str] = ()) -> int:
-        """Return the edge of the branch ``group`` that leads to an answer with the least use of ``cap``.
+        """Return the edge of the branch ``group`` that leads to an answer with the least of what ``cap`` limits: time or money.
 
         Returns :data:`NOTHING` if no edge is allowed. The caps named in ``dropped`` are ignored. If time is minimized, ties go
         to the cheapest edge.
@@ -278,8 +278,7 @@ class GridProblems(Problems):
         return self.graph
 
     def _times_of(self, objective: Objective, load_s: FloatArray | None) -> dict[str, Any]:
-        """Return the keyword arguments of :class:`GridProblem` about time: ``quick`` or ``late``, or none if neither is needed.
-        """
+        """Return the keyword arguments of :class:`GridProblem` that concern time: ``quick`` or ``late``, or none."""
         return {"quick": self._seconds(objective, 0.0, load_s, 0.0)} if minimizes_time(objective) else {}
 
     def times(self, objective: Objective) -> FloatArray:

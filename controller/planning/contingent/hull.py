@@ -1,8 +1,8 @@
 """Bounds on averages over requests: finds the curve of accuracy by cost, by varying the price of a dollar in accuracy.
 
-At each price, one plan maximizes accuracy minus price times cost. Over all prices, these plans are the corners of the
-upper hull of all contingent plans in the plane of cost and accuracy. Plans between two corners need not be searched: a
-traffic split between the two corners is at least as good (:mod:`vinelm.controller.planning.mixture`).
+At each price, one plan maximizes accuracy minus price times cost. Over all prices, these plans are the corners of the upper
+convex hull of all contingent plans in the plane of cost and accuracy. Plans between two corners need not be searched: a traffic
+split between the two corners is at least as good (:mod:`vinelm.controller.planning.mixture`).
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Population:
         return self._relaxed(found, *((COST_CAP,) if floor is None else (COST_CAP, FLOOR)))
 
     def hull(self) -> Hull:
-        """Return the part of the hull of these plans between whose corners requests are divided, in cost and accuracy.
+        """Return the part of these plans' upper convex hull that is needed to divide requests between two corners.
 
         The part contains the objective's bound on the mean. A plan on it may cost more than the bound, because only some of the
         requests follow this plan.

@@ -244,7 +244,7 @@ class Problem:
         return self.best(goal._replace(answers_first=True), admission.and_within(_FASTEST, self.seconds.at(least_s)))
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """Return the lowest worst case of any plan in the first of the ``missed`` caps, in seconds or dollars.
+        """Return the lowest worst case of any plan, in the unit of the first of the ``missed`` caps (seconds or dollars).
 
         A plan's worst case is its longest (or most expensive) sequence of calls. All caps named in ``missed`` are ignored.
         """

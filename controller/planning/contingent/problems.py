@@ -80,7 +80,10 @@ class Problems:
 
 
 def minimizes_time(objective: Objective) -> bool:
-    """Return whether each request minimizes its own latency; under bounds on averages, one plan serves all requests."""
+    """Return whether each request minimizes its own latency.
+
+    False if latency is not the target, or if there are bounds on averages, under which one plan serves all requests.
+    """
     return objective.target == "latency" and not bounds_averages(objective)
 
 

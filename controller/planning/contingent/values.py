@@ -1,4 +1,4 @@
-"""Backward induction over a decision graph: finds, level by level, the plan with the best accuracy minus priced cost."""
+"""Backward induction over a decision graph: finds, level by level, the plan with the best accuracy minus price times cost."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ class Induction:
 
 
 def over_times(after: Worth, left: LeftGrid, edges: Integers | slice) -> Worth:
-    """Return the value that follows each edge, averaged over the random time of the edge's call.
+    """Return the value of following each edge, averaged over the random time of the edge's call.
 
     It is returned unchanged if times are not random.
     """
