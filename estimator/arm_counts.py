@@ -24,10 +24,10 @@ KIND_WEIGHT = 2.0
 def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
     """Return P(branch is taken) and P(branch is taken and the answer is right), given that its node is reached.
 
-    ``rates`` gives the probability of continuing with a right or a wrong answer, which is multiplied by the share of the
-    requests with such an answer that take the branch. A node's shares are shrunk towards the shares of all nodes with the same
-    stage, model and set of branches. Those are shrunk towards the shares of all nodes with the same stage and set of branches,
-    and those towards equal shares. A share depends neither on earlier models nor on the difficulty of the requests.
+    ``rates`` gives the probabilities of continuing with a right and with a wrong answer. Each is multiplied by the branch's
+    share of the requests with such an answer. A node's shares are shrunk towards the shares of all nodes with the same stage,
+    model and set of branches. Those are shrunk towards the shares of all nodes with the same stage and set of branches, and
+    those towards equal shares. A share depends neither on earlier models nor on the difficulty of the requests.
     """
     trie = cells.trie
     arms = arms_of(trie)

@@ -172,8 +172,9 @@ def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints,
         cells: the observations.
         values: the amount of each result, shape (results,).
         edges: edge type of each node, shape (n + 1,) (:func:`~vinelm.estimator.prompt_cache.edge_types`).
-        by_outcome: predicts the size of a request from its outcomes. If it has ``unseen``, the number of unobserved requests
-            that reach each node, observed values are used as they are, and values are predicted only for unobserved requests.
+        by_outcome: predicts the size of a request from its outcomes. Its ``unseen`` is the number of unobserved requests that
+            reach each node. If ``unseen`` is not None, observed values are used as they are, and values are predicted only for
+            unobserved requests.
     """
     trie, size = cells.trie, len(cells.trie)
     if not values.any():

@@ -48,12 +48,12 @@ class Rates:
 
     @property
     def stop_success(self) -> FloatArray:
-        """The rate b = P(stop and right), shape (n + 1,)."""
+        """The rate b: the probability that the request stops at each node with a right answer, shape (n + 1,)."""
         return self.stop * self.right_if_stop
 
     @property
     def success(self) -> FloatArray:
-        """The rate a = P(right), shape (n + 1,)."""
+        """The rate a: the probability of a right answer at each node, shape (n + 1,)."""
         return self.stop_success + (1.0 - self.stop) * self.right_if_on
 
     @classmethod

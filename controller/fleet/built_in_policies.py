@@ -132,7 +132,7 @@ def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return how long calls have been running on each engine and on the other engines of its group.
 
     Returns:
-        Three arrays of shape (number of engines,). The first is the mean age of the engine's running calls in seconds, the
+        Three arrays of shape (number of engines,). The first is the mean age of the engine's running calls in seconds. The
         second is the mean age of running calls on the other engines of its group. Both are 0 without calls; an age is the
         time since the call was sent. The third is the relative standard error of the ratio of both means, assuming
         exponentially distributed durations.

@@ -192,7 +192,7 @@ class Decision(Expected):
     @property
     @abstractmethod
     def reason(self) -> str:
-        """One line with the plan and the binding bound."""
+        """One line of text that gives the plan and its binding bound (see :attr:`binding`)."""
 
     @property
     def sentences(self) -> str:

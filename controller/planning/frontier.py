@@ -4,8 +4,8 @@ The frontier holds every end that can be the best for some values of the bounds 
 objective's target. So the first end that meets all bounds is the plan, and the frontier stays valid when bounds or load
 change. In a long frontier, the search skips whole blocks by the minimum of each quantity (a zone map).
 
-An end is dominated if some end that ranks before it by the objective's target uses the same engines equally often and is no
-worse in any bounded quantity. Then the better-ranked end is always chosen instead, even if bounds are relaxed. Dominance
+Ends are ranked by the objective's target. An end is dominated if a better-ranked end uses the same engines equally often and is
+no worse in any bounded quantity. Then the better-ranked end is always chosen instead, even if bounds are relaxed. Dominance
 does not depend on the request's node, so ends dropped from a child's frontier are not examined again for its parent.
 """
 

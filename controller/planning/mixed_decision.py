@@ -132,7 +132,7 @@ class MixedDecision(Decision):
         ]
 
     def goes_on(self, node: int, stage: str) -> bool:
-        """Return whether either plan continues; see :meth:`Decision.goes_on`."""
+        """Return whether at least one of the two plans runs a model if the application continues from ``node`` to ``stage``."""
         return any(plan.goes_on(node, stage) for _, plan in self.parts)
 
     def next_for(self, stage: str | None) -> str | None:

@@ -1,6 +1,6 @@
 """Traffic splits: requests are divided between two plans so that their average meets the objective's bound exactly.
 
-In the plane of cost and accuracy, every split between two plans lies on the line between them, so the best splits form the
+In the plane of cost and accuracy, every split between two plans lies on the line between them. So the best splits form the
 upper convex hull of all plans, which is a concave curve. A bound B between the costs d_i and d_(i+1) of two neighbouring
 corners is met if the share w = (B - d_i) / (d_(i+1) - d_i) of the requests follows the more expensive corner.
 """

@@ -177,7 +177,7 @@ class PathDecision(Decision):
 
     @cached_property
     def reason(self) -> str:
-        """One line with the plan and the binding bound."""
+        """One line of text that gives the plan and its binding bound (see :attr:`binding`)."""
         path = " → ".join(self.path[len(self.metrics.trie.prefix(self.node)) :])
         plan = "end here" if self.stop else f"plan {path}"
         text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in total"

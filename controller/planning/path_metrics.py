@@ -61,9 +61,9 @@ class PathMetrics:
     def answers(self, confidence: float | None = None) -> AnswerChances:
         """Return for each node the probability that the answer of its call is correct. The result is cached.
 
-        With ``confidence``, the chances are lowered. The accuracy of every path, which is the sum of its chances weighted by
-        reach, becomes the lower end of its interval, or comes as near to it as chances in [0, 1] allow. Raises
-        :class:`ConfigError` if the trie has no standard errors.
+        The accuracy of a path is the sum of these chances, weighted by the probability of reaching each node. With
+        ``confidence``, chances are lowered until every path's accuracy is the lower end of its interval, as far as chances in
+        [0, 1] allow that. Raises :class:`ConfigError` if the trie has no standard errors.
         """
         found = self._answers.get(confidence)
         if found is None:

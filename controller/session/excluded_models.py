@@ -48,8 +48,8 @@ class ExcludedModels:
         """Return at most two sets of models to exclude because of failures after ``prefix``, in the order in which to try them.
 
         Each set is a dictionary from the model to its kind of failure. If an engine may be the cause, the first set has all
-        models of this engine, and the second set only the models that failed, in case there is no other engine. Empty without
-        failures.
+        models of this engine. The second set then has only the models that failed, in case there is no other engine. Empty
+        without failures.
         """
         models = self._failed.get(prefix)
         if not models:

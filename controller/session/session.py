@@ -204,10 +204,10 @@ class Session(StopRulePolicy):
                 self._follower.resumed(self.assigned, costs_usd)
 
     def _draw(self) -> None:
-        """Set whether the request follows its plan, from its assignment, and restore the bound that was drawn for the request.
+        """Set from the request's assignment whether it follows the plan, and which bound was drawn for it.
 
-        Under a traffic split, the bound drawn when the request began stays valid, also after another process resumes the
-        request.
+        Under a traffic split, one of two bounds is drawn for each request. The bound drawn when the request began stays valid,
+        also after another process resumes the request.
         """
         self.follows = self._replanner.follows = self.mode == "enforce" and self.assigned.is_plan
         # If spend control or a new trie has moved the bound since the request began, the drawn bound still holds.

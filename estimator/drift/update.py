@@ -30,11 +30,11 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
     """Return the trie updated with the served results. Pure.
 
     A result that was followed by k later requests weighs 2^(-k / half_life), and the trie's old estimates are discounted in the
-    same way. First the latencies of all nodes of an engine are updated from all its results, and the costs of all nodes of a
-    model from all its results; then each node is updated from its own results. Latencies of calls that began under load are
-    ignored. If a stop rate changes, the chances of a right answer given that the request stops, and given that it continues,
-    stay the same. In a trie of signals, which select the requests that reach a node, only the latencies by engine and the costs
-    by model change. Request types get their shares among the served requests.
+    same way. First, each engine's results update the latencies of all its nodes, and each model's results update the costs of
+    all its nodes. Then each node is updated from its own results. Latencies of calls that began under load are ignored. If a
+    stop rate changes, the chances of a right answer given that the request stops, and given that it continues, stay the same.
+    In a trie of signals, which select the requests that reach a node, only the latencies by engine and the costs by model
+    change. Request types get their shares among the served requests.
 
     Args:
         annotated: The trie.

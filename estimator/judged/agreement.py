@@ -94,7 +94,7 @@ class JudgeAgreement:
 
     @property
     def false_share(self) -> float:
-        """P(verdict correct | the answer is wrong)."""
+        """The share of wrong answers that the judge calls correct, in [0, 1]."""
         return 1.0 - self.specificity.share
 
     @property

@@ -1,8 +1,8 @@
 """EM fit of the latent model: request difficulty is a discrete latent trait on a grid with free weights.
 
-Three questions are modelled at a node: is the answer right; does the request stop given a right answer; does it stop given
-a wrong answer. So the workflow's check is learned as an imperfect classifier of answers that behaves similarly at all
-nodes, and every result, accepted or not, gives information about the models' accuracy.
+Three questions are modelled at a node: is the answer right; does the request stop given a right answer; does it stop given a
+wrong answer. So the workflow's check is learned as an imperfect classifier of answers that behaves similarly at all nodes.
+Every result, accepted or not, gives information about the models' accuracy.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class OutcomeProbabilities:
 
     @property
     def stop(self) -> FloatArray:
-        """P(the request stops here), shape (n + 1, points)."""
+        """The probability that a request stops at each node, by grid point; shape (n + 1, points)."""
         return self.right * self.stop_if_right + (1.0 - self.right) * self.stop_if_wrong
 
     @property
     def on_right(self) -> FloatArray:
-        """P(the request continues with a right answer), shape (n + 1, points)."""
+        """The probability that a request continues with a right answer at each node, by grid point; shape (n + 1, points)."""
         return self.right * (1.0 - self.stop_if_right)
 
     @property
     def on_wrong(self) -> FloatArray:
-        """P(the request continues with a wrong answer), shape (n + 1, points)."""
+        """The probability that a request continues with a wrong answer at each node, by grid point; shape (n + 1, points)."""
         return (1.0 - self.right) * (1.0 - self.stop_if_wrong)
 
 

@@ -58,9 +58,10 @@ class MergedRates:
 def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) -> MergedRates:
     """Propagate the requests' difficulties along the edges, and return the mean rates at each node.
 
-    A node represents many histories, of which few were observed. So observations do not replace predictions here, but shift the
-    node's probabilities by an effect of the node, shrunk according to the spread of these effects over all nodes. Deeper in a
-    loop than any result of the stage, no answer counts as right, because there are no data on whether further turns still help.
+    A node represents many histories, of which few were observed. So observations do not replace predictions here. They shift
+    the node's probabilities by an effect of the node, which is shrunk according to the spread of these effects over all nodes.
+    Deeper in a loop than any result of the stage, no answer counts as right, because there are no data on whether further turns
+    still help.
     """
     probabilities = _with_node_effects(cells, fit)
     probabilities.right[_beyond_rows(cells, trie)] = 0.0

@@ -70,7 +70,7 @@ class Replayed:
 
     @property
     def total_s(self) -> float:
-        """Total seconds without prefetching."""
+        """The total seconds of the sessions without prefetching: model calls and tool calls."""
         return self.model_s + self.tool_s
 
     @property

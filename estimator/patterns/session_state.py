@@ -90,7 +90,7 @@ class SessionState:
         self.calls_this_turn = 0
 
     def add(self, event: str | ToolEvent) -> None:
-        """Add a user message or a finished call."""
+        """Update the state with a user message or a finished call."""
         self._take_in(event)
         self.suffixes = [tuple(self.signatures[-length:]) if length else () for length in range(LONGEST_SUFFIX + 1)]
 

@@ -553,8 +553,8 @@ def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArra
 def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: tuple[Context, ...], usual: float) -> FloatArray:
     """Return P(a type in ``some`` | a type in ``among``) by context, estimated by model and shrunk towards all models' mean.
 
-    After a stage without an answer, it is computed separately for each signal, because the outcome of such a stage changes the
-    probability that an answer which looks right is right.
+    After a stage without an answer, the probability is computed separately for each signal, because the outcome of such a stage
+    changes it.
 
     Args:
         counts: The expected number of answers, shape (contexts, types, points).

@@ -90,7 +90,8 @@ def signals_trie(
         annotated: The path trie; see :func:`estimate_signals`.
         model: The fitted model.
         goes_on: Whether a history may continue after its answer has passed the workflow's check.
-        least_reach: See :data:`LEAST_REACH`; doubled until the trie is small enough.
+        least_reach: A history that is less likely than this, given its models, is not continued; doubled until the trie is
+            small enough.
         meta: Provenance, as plain JSON.
     """
     course, arms = Course.of(annotated.template), annotated.comes_next(0)

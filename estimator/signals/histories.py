@@ -127,14 +127,14 @@ def histories(
     least_reach: float = LEAST_REACH,
     shares: FloatArray | None = None,
 ) -> list[HistoryLevel]:
-    """Return the histories of each length from 1.
+    """Return the possible histories (sequences of models and outcomes), one level for each length from 1.
 
     Args:
         model: The fitted model.
         course: Which stages may follow each other, with their models.
         models: All models, in the order of the indices.
         goes_on: Whether a history may continue after its answer has passed the workflow's check.
-        least_reach: See :data:`LEAST_REACH`.
+        least_reach: A history that is less likely than this, given its models, is not continued.
         shares: P(a request begins in each way), shape (starts,); None if all ways are equally frequent.
     """
     shares = np.full(len(course.starts), 1.0 / len(course.starts)) if shares is None else shares

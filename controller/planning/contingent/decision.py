@@ -128,8 +128,8 @@ class ContingentDecision(Decision):
     def errors(self) -> Errors:
         """The standard errors of the plan's accuracy, cost and latency.
 
-        If the standard error of the plan's cost is unknown, the sum of the standard errors of the costs at all its end nodes is
-        used instead, as if these errors were fully correlated.
+        If the standard error of the plan's cost is unknown, it is taken as the sum of the standard errors of the costs at all
+        end nodes. This is its value if these errors are fully correlated.
         """
         found, errors = self.plan.errors, self.annotated.cost_se
         alike = None if errors is None else float(sum(errors[node] for node in self.ends))
@@ -258,7 +258,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def reason(self) -> str:
-        """One line with the plan and the binding bound."""
+        """One line of text that gives the plan and its binding bound (see :attr:`binding`)."""
         text = f"{self._next()}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g}"
         text += " in total" if self.node == 0 else " from here on"
         if self.metrics.annotated.knows_latency:

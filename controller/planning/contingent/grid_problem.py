@@ -59,7 +59,7 @@ class GridProblem(Problem):
 
     @property
     def caps(self) -> Mapping[str, Any]:
-        """The request's caps by name."""
+        """The request's caps, keyed by the name of the bound."""
         return self.limits
 
     def static_plans(self) -> StaticPlans:
@@ -251,7 +251,7 @@ class GridProblems(Problems):
         without: Collection[str] = (),
         is_joint: bool = False,
     ) -> GridProblem:
-        """Return the problem of a request at a position; see :meth:`Problems.below`."""
+        """Return the planning problem of a request at its position; see :meth:`Problems.below`."""
         objective = request.objective
         caps = [cap for cap in (objective.max_latency_s, within_s) if cap is not None]
         load_s = request.load_s

@@ -52,12 +52,12 @@ class Curve:
 
     @property
     def cheapest(self) -> Solution:
-        """The corner with the lowest cost."""
+        """The plan with the lowest cost among the corners found so far."""
         return self.corners[0]
 
     @property
     def most_accurate(self) -> Solution:
-        """The corner with the highest accuracy."""
+        """The plan with the highest accuracy among the corners found so far."""
         return self.corners[-1]
 
     def within(self, budget_usd: float) -> Solution | None:

@@ -79,7 +79,7 @@ class Problem:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """The levels of the graph below the start, from the start's own level on."""
+        """The levels of the decision graph from the request's position on, each as a :class:`Span`."""
         return list(self.graph.spans(self.start, self.groups))
 
     @cached_property

@@ -44,7 +44,7 @@ class Problems:
         without: Collection[str] = (),
         is_joint: bool = False,
     ) -> Problem:
-        """Return the problem of a request at a position.
+        """Return the planning problem of a request at its position.
 
         Args:
             request: The planning request.

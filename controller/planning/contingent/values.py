@@ -35,9 +35,9 @@ class PlanGoal(NamedTuple):
 class Worth(NamedTuple):
     """The value of plans that begin at nodes, edges or branches (groups); each array has one item per node, edge or branch.
 
-    The arrays are the accuracy, the expected cost in dollars, the probability of reaching :data:`NOTHING` (None if it is 0
-    everywhere), and the worst-case latency in seconds (None while not needed). On a grid of a request's remaining amounts,
-    arrays have the shape (*grid, items).
+    ``accuracy`` and ``cost_usd`` are expected values. ``lost`` is the probability of reaching :data:`NOTHING`; None if it is 0
+    everywhere. ``longest_s`` is the worst-case latency in seconds; None while it is not needed. On a grid of a request's
+    remaining amounts, arrays have the shape (*grid, items).
     """
 
     accuracy: FloatArray
