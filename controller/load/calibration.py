@@ -1,4 +1,4 @@
-"""Measures how an endpoint slows down under load: sends N requests, then a measured one, for several N (VineLM paper §5.4)."""
+"""Measures how load slows an endpoint down: sends N requests, then a measured one, for several N (VineLM paper §5.4)."""
 
 from __future__ import annotations
 
