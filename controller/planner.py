@@ -80,13 +80,13 @@ class Planner:
         stage: str | Collection[str] | None = None,
         without: Collection[str] = (),
     ) -> Decision:
-        """Choose the best node for a request to end at and the model to run next.
+        """Return a plan: the best node for the request to end at, and the model to run next.
 
         The result is the same as from comparing all allowed nodes; ties are settled by accuracy, cost, latency and trie order.
 
         Args:
             objective: The request's target and bounds.
-            node: Where the request is: the models that have run are the path from the root to this node.
+            node: The request's position: the models that have run are the path from the root to this node.
             elapsed_s: Seconds since the request arrived. To plan before anything ran, pass ``annotated.latency_s[0]``, the
                 seconds of tools before the first stage.
             spent_usd: The amount spent so far, in dollars.
@@ -98,7 +98,7 @@ class Planner:
                 before that decision.
             without: Models that must not run next.
 
-        On a trie that branches the result is a :class:`ContingentDecision`: a model for each branch.
+        On a trie that branches, the result is a :class:`ContingentDecision`: a plan with a model for each branch.
 
         Raises:
             InfeasibleError: No path meets the bounds and ``on_infeasible="raise"``, or the request can end at no node.
@@ -124,7 +124,7 @@ class Planner:
         return self._scan(request, frontier)
 
     def plan_first(self, objectives: Sequence[Objective], **asked: Any) -> Decision:
-        """Plan for the first of several objectives whose bounds can be met; if no objective's can, plan for the last.
+        """Return the plan for the first of several objectives whose bounds can be met, or for the last if none can be met.
 
         ``asked`` holds the other arguments of :meth:`plan`.
 
@@ -141,9 +141,9 @@ class Planner:
     def mixture(self, objective: Objective) -> Mixture | None:
         """Return the two plans between which an objective's requests are divided; None if one plan serves all requests.
 
-        Both plans start at the root, at zero load, and meet every bound of the objective that holds for each single request.
-        They are neighbouring corners of the upper hull of all such plans in the plane of cost and accuracy. Without branches,
-        one hull is computed for all objectives that differ only in the bound on the mean.
+        Both plans start at the root, at zero load, and meet every bound that holds for each single request. They are
+        neighbouring corners of the upper convex hull of all such plans in the plane of cost and accuracy. Without branches, one
+        hull is computed for all objectives that differ only in the bound on the mean.
         """
         if not objective.mixes:
             return None
@@ -170,9 +170,10 @@ class Planner:
         return MixedDecision.of(low, high, mixture.share, objective)
 
     def _path_hull(self, objective: Objective) -> Hull | None:
-        """Return the upper hull, in cost and accuracy, of all paths within the per-request bounds; None if there are none.
+        """Return the upper convex hull of all paths within the per-request bounds; None if there are none.
 
-        It is computed once for all objectives that differ only in bounds on averages over requests.
+        The hull is in the plane of cost and accuracy. It is computed once for all objectives that differ only in bounds on
+        averages over requests.
         """
         key = (*objective.shape, objective.max_latency_s, objective.cost_budget == "per_request" and objective.max_cost_usd)
         if key not in self._hulls:
@@ -182,11 +183,13 @@ class Planner:
         return self._hulls[key]
 
     def hull_among(self, candidates: BoolArray | None, objective: Objective) -> Hull | None:
-        """Return the upper hull, in cost and accuracy, of the paths within the per-request bounds; None if there are none.
+        """Return the upper convex hull of the paths within the per-request bounds; None if there are none.
+
+        The hull is in the plane of cost and accuracy.
 
         Args:
             candidates: a mask of the nodes at which the paths may end, shape (n + 1,); None for all nodes.
-            objective: an objective that :attr:`~Objective.mixes`.
+            objective: an objective whose requests may be divided between two plans (:attr:`Objective.mixes`).
         """
         request = PlanRequest(objective, 0, float(self.annotated.latency_s[0]), 0.0, None, candidates, False)
         # A frontier contains every corner: an end that it drops is no better in anything that is compared or bounded.
@@ -197,14 +200,17 @@ class Planner:
         return Hull.of(*(view.column(one)[items] for one in (Metric.COST, Metric.ACCURACY))) if items.any() else None
 
     def lacks(self, stage: str | Collection[str], node: int) -> bool:
-        """Return whether this stage cannot follow directly after the node; of several stages, whether none can follow."""
+        """Return True if ``stage`` cannot follow directly after the node.
+
+        If several stages are given, return True if none of them can follow.
+        """
         return self.trie.arms(node).keys().isdisjoint((stage,) if isinstance(stage, str) else stage)
 
     def prepare(self, objective: Objective) -> None:
-        """Build the Pareto frontiers for all objectives that differ from this one only in the values of their bounds.
+        """Build in advance the Pareto frontiers that plans for this objective use.
 
-        Worth the time for tries with tens of thousands of nodes or more. Without the frontiers, each plan over such a trie
-        scans the whole subtree.
+        They serve all objectives that differ from this one only in the values of their bounds. This is worth the time for tries
+        with tens of thousands of nodes or more. Without the frontiers, each plan over such a trie scans the whole subtree.
 
         Raises:
             ConfigError: the planner does not support such objectives over this trie.
@@ -221,14 +227,14 @@ class Planner:
         self._cache.prepare(objective)
 
     def unplannable(self, objective: Objective) -> str | None:
-        """Return in one line why this planner cannot plan for such an objective; None if it can."""
+        """Return one line that says why this planner cannot plan for the objective; None if it can."""
         return too_large(self._size) if objective.risk == "dp" else None
 
     def prepare_in_background(self, objective: Objective) -> threading.Thread | None:
         """Start :meth:`prepare` in a daemon thread if the trie is large.
 
-        It starts only once for all objectives that differ only in the values of their bounds. Meanwhile plans are exact, but
-        slower. Returns the thread, or None if there is nothing to do.
+        It starts only once for all objectives that differ only in the values of their bounds. Until it ends, plans are exact,
+        but slower. Returns the thread, or None if there is nothing to do.
         """
         if self._size <= SMALL or self._contingent is not None:
             return None
@@ -250,7 +256,7 @@ class Planner:
         return self._cache.n_ends
 
     def _scan(self, request: PlanRequest, frontier: Frontier | None) -> Decision:
-        """Return the plan that ends at the best node of ``frontier``; if it is None, at the best node of the whole subtree.
+        """Return the plan that ends at the best node of ``frontier`` or, if ``frontier`` is None, of the whole subtree.
 
         If no node meets all bounds, bounds are relaxed.
         """
@@ -268,9 +274,9 @@ class Planner:
         return PathDecision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
 
     def _in_time(self, view: SubtreeView, choice: Choice) -> Choice:
-        """Return the node to end at under ``risk="dp"``, which weighs each node's accuracy against the risk of a late answer.
+        """Return the node to end at under ``risk="dp"``, which takes the probability of a late answer into account.
 
-        If no time is left or ``choice`` violates a bound other than the latency bound, return ``choice`` unchanged.
+        Return ``choice`` unchanged if no time is left, or if it violates a bound other than the latency bound.
         """
         if set(choice.relaxed) - {LATENCY_CAP} or view.limit(LATENCY_CAP) <= 0.0:
             return choice

@@ -1,4 +1,4 @@
-"""Estimators turn recorded results into an annotated trie. Pure functions: no I/O, no clock, no network."""
+"""Estimators: they compute an annotated trie from recorded results. Pure functions: no I/O, no clock, no network."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -24,10 +24,10 @@ KIND_WEIGHT = 2.0
 def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
     """Return P(branch is taken) and P(branch is taken and the answer is right), given that its node is reached.
 
-    The probability of continuing with a right or a wrong answer, from ``rates``, is multiplied by the share of such requests
-    that take the branch. A node's shares are shrunk towards the shares of all nodes with the same stage, model and set of
-    branches. Those are shrunk towards the shares of all nodes with the same stage and set of branches, and those towards equal
-    shares. A share depends neither on earlier models nor on the difficulty of the requests.
+    ``rates`` gives the probabilities of continuing with a right and with a wrong answer. Each is multiplied by the branch's
+    share of the requests with such an answer. A node's shares are shrunk towards the shares of all nodes with the same stage,
+    model and set of branches. Those are shrunk towards the shares of all nodes with the same stage and set of branches, and
+    those towards equal shares. A share depends neither on earlier models nor on the difficulty of the requests.
     """
     trie = cells.trie
     arms = arms_of(trie)
@@ -77,7 +77,7 @@ def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
 def _shares(arms: Arms, kinds: tuple[Ints, Ints], taken: npt.NDArray[Any]) -> FloatArray:
     """Return each branch's shrunk share of the requests that continue at its node, shape (arms,).
 
-    ``taken``: the number of requests observed to take each branch. ``kinds``: the ids of :func:`_kinds`; the shares of
+    ``taken`` is the number of requests observed to take each branch. ``kinds`` has the ids from :func:`_kinds`; the shares of
     branches with equal ids are pooled.
     """
     at = np.bincount(arms.source, taken, len(arms.count))[arms.source]

@@ -57,7 +57,7 @@ class Arms:
 
 
 def arms_of(trie: Trie) -> Arms:
-    """Return the branches of a trie."""
+    """Return the branches of a trie as arrays."""
     width = len(trie.stages)
     key = trie.source.astype(np.int64) * width + trie.stage[trie.target]
     found, first_edge, of_edge = np.unique(key, return_index=True, return_inverse=True)

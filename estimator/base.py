@@ -68,7 +68,7 @@ class RateEstimator(ABC):
         return self.fit_cells(cells, template, catalog)
 
     def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
-        """Estimate the annotations from an encoded table of results, and return the estimator.
+        """Estimate the annotations from ``cells``, an encoded table of results, and return the estimator.
 
         ``template`` must be bound to ``catalog`` and have the table's stop rule.
         """
@@ -121,7 +121,10 @@ class RateEstimator(ABC):
 
     @abstractmethod
     def _rates(self, cells: ObservationTable) -> Rates:
-        """Return, for every node, the probability of a yes to each of the three questions in :class:`Rates`."""
+        """Return the probabilities that determine each node's rates; see :class:`Rates`.
+
+        This is the method that each estimator implements.
+        """
 
 
 def cost_and_latency(
@@ -145,15 +148,18 @@ def cost_and_latency(
 
 
 def skipped_nodes(trie: Trie) -> BoolArray:
-    """Return a mask of the nodes whose stage is skipped, shape (n + 1,)."""
+    """Return a mask of the nodes whose stage is skipped, shape (n + 1,).
+
+    At such a node, the optional stage runs on no model.
+    """
     return np.array([name == SKIP for name in (*trie.models, "")])[trie.model]  # the last is the root's -1
 
 
 def _of_tools_alone(cells: ObservationTable, skipped: BoolArray, values: FloatArray, found: MeanEstimate) -> MeanEstimate:
     """Return the estimate ``found``, with new values at the nodes whose stage is skipped.
 
-    The new values are the mean and variance of the stage's results. If a stage is skipped, only the tools after it cost dollars
-    or seconds. A skipped stage without results gets 0.
+    The new values are the mean and variance of the results of the skipped stage. If a stage is skipped, only the tools after it
+    cost dollars or seconds. A skipped stage without results gets 0.
 
     Args:
         cells: the results.

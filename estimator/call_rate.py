@@ -60,8 +60,10 @@ class CallRate:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The ``prompt_cache`` part of the trie's ``meta``: the rate, and by stage and model, the number of tokens that all
-        requests have in common. Empty if no result has such tokens; the costs then hold at any rate.
+        """The ``prompt_cache`` part of the trie's ``meta``.
+
+        It has the rate, and by stage and model the number of tokens that all requests have in common. It is empty if no result
+        has such tokens; the costs then hold at any rate.
         """
         if not self._shared:
             return {}
@@ -108,7 +110,7 @@ class CallRate:
     def _cold_nodes(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
         """Return the expected cost of cache misses per call, in dollars, at the nodes of one stage and model; shape (n + 1,).
 
-        It is 0 at all nodes except those of this stage and model at which a request first sends the common part of the prompts.
+        The cost is 0 except at the nodes of this stage and model at which a request first sends the common part of the prompts.
 
         Args:
             annotated: The trie.
@@ -157,8 +159,8 @@ class CallRate:
     def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
         """Return the prompt of the result ``row``, with token counts computed from the recorded shape of the prompt's text.
 
-        The prompt stays unchanged if the shape of this call, or of an earlier call of the request on this cache, is unknown, or
-        if the provider counted over :data:`MOST_SCALE` times the shape's tokens.
+        The prompt stays unchanged if the shape of this call is unknown, or the shape of an earlier call of the request on the
+        same cache. It also stays unchanged if the provider counted over :data:`MOST_SCALE` times the shape's tokens.
         """
         cells = [(row.request_id, row.prefix[:k]) for k in range(1, row.depth + 1)]
         if prompt is None or cells[-1] not in self._static:
@@ -194,7 +196,10 @@ class CallRate:
 
 
 def _cold(model: Model, per_hour: npt.ArrayLike) -> FloatArray:
-    """Return P(cold cache) at this hourly rate: that no request came to the model's replica within the cache's time to live."""
+    """Return P(cold cache) at the given number of requests per hour.
+
+    This is the probability that no request came to the model's replica within the cache's time to live.
+    """
     ttl_h = (model.price.cache_ttl_s or CACHE_TTL_S) / 3600.0
     return np.exp(-np.asarray(per_hour, np.float64) * ttl_h / len(entries_of(model)))
 
@@ -331,7 +336,7 @@ def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
 
 
 def _common(here: Sequence[_Prompt]) -> _Common | None:
-    """Return the common part of the prompts ``here``, which belong to one stage and cache and have known shapes.
+    """Return the common part of the prompts ``here``, which belong to a single stage and cache and have known shapes.
 
     None if no result has a cache hit on tokens that another request sent.
     """

@@ -32,7 +32,7 @@ class RequestSizes:
 
     Args:
         factor: size of each request, shrunk towards the expected one; shape (requests,), mean 1.
-        mean: mean ratio of the request's amounts (dollars or seconds) to those of a request of size 1; same shape.
+        mean: mean ratio of each request's amounts (dollars or seconds) to those of a request of size 1; same shape.
         error: variance of ``mean`` around the expected size; same shape.
         spread: variance of the requests' sizes.
         noise: share of a result's variance that is not due to size.
@@ -48,7 +48,7 @@ class RequestSizes:
 
     @classmethod
     def of(cls, cells: ObservationTable, ratio: FloatArray, expected: FloatArray) -> RequestSizes:
-        """Estimate the requests' sizes.
+        """Return the estimated sizes of the requests.
 
         Args:
             cells: the results.
@@ -85,8 +85,8 @@ class RequestSizes:
 def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray, slope: float) -> tuple[float, float]:
     """Return the slope of log size on a request's outcomes after one Gauss-Newton step, and the slope's standard error.
 
-    The mean ratios are regressed on the expected sizes. So the error of a size estimated from few results is in the dependent
-    variable, not in the predictor, and does not attenuate the slope. Errors are assumed proportional to the size.
+    The mean ratios are regressed on the expected sizes. A size estimated from few results has a large error; here this error is
+    in the dependent variable, so it does not attenuate the slope. Errors are assumed proportional to the size.
 
     Args:
         sizes: the requests' sizes, with their mean ratios.
@@ -161,7 +161,7 @@ def zero_load_s(cells: ObservationTable, engine: npt.NDArray[np.int16]) -> Float
 
 
 def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints, by_outcome: SizesByOutcome) -> MeanEstimate:
-    """Estimate the moments of an amount (dollars or seconds) of one call per node.
+    """Return the estimated mean and variance of an amount (dollars or seconds) of one call, for each node.
 
     A value is modelled as (depth x model) * (edge type) * (node) * (request size) * noise, so that a model observed only on
     long requests does not appear expensive. A node's mean is over the requests that *reach* it, which are harder, and often
@@ -172,8 +172,9 @@ def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints,
         cells: the observations.
         values: the amount of each result, shape (results,).
         edges: edge type of each node, shape (n + 1,) (:func:`~vinelm.estimator.prompt_cache.edge_types`).
-        by_outcome: predicts the size of a request from its outcomes. If it has ``unseen``, the number of unobserved requests
-            that reach each node, observed values are used as they are, and values are predicted only for unobserved requests.
+        by_outcome: predicts the size of a request from its outcomes. Its ``unseen`` is the number of unobserved requests that
+            reach each node. If ``unseen`` is not None, observed values are used as they are, and values are predicted only for
+            unobserved requests.
     """
     trie, size = cells.trie, len(cells.trie)
     if not values.any():
@@ -225,7 +226,7 @@ class _Fitted:
 
 
 def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: SizesByOutcome) -> _Fitted:
-    """Fit the nodes' typical amounts, the requests' sizes, and the slope of size on outcomes, each given the others."""
+    """Fit the nodes' typical amounts, the requests' sizes, and the slope of size on outcomes, alternately, and return them."""
     expected, slope, error = np.ones(cells.n_requests), 0.0, 0.0
     typical, edge_factor = _typical(cells, values, np.ones(len(cells)), edges, np.ones(3))
     for _ in range(ITERATIONS):
@@ -255,7 +256,7 @@ def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutco
 
 
 def _small_sample_inflation(free: int) -> float:
-    """Return the factor by which to multiply a variance that was estimated with ``free`` degrees of freedom.
+    """Return the factor by which to enlarge a variance that was estimated with ``free`` degrees of freedom.
 
     It is the squared ratio of Student's 90 % interval to the normal interval.
     """

@@ -1,4 +1,4 @@
-"""Observations as arrays with an entry for each executed (request, node), validated against the template."""
+"""Observations as arrays with an entry for each executed call (a pair of request and node), validated against the template."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def optional_steps(observations: Iterable[Observation], template: Template) -> d
 
     Args:
         observations: the results of a profile.
-        template: bound to its models.
+        template: the workflow's template, bound to its models.
     """
     stages = {stage.name for stage in template.stages if stage.optional and stage.verdict is None}
     if not stages:

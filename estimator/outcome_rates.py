@@ -13,12 +13,12 @@ from vinelm.trie.arrays import FloatArray
 
 
 def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray]]:
-    """Return the numbers of (yes answers, answers) at each node, shape (n + 1,), to three questions: does the request stop; is
-    the answer right if it stops; is it right if it continues.
+    """Return the numbers of (yes answers, answers) at each node, shape (n + 1,), for each of three questions.
 
-    Together they give the rates s, b = s P(right | stop) and a = b + (1 - s) P(right | no stop) under any stop rule. An
-    accepted answer is never assumed to be right. Under the oracle stop, the third answer is always no, and the second is no
-    only for failed calls. An answer with a fractional score counts partly as yes.
+    The questions are: does the request stop; is the answer right if it stops; is the answer right if it continues. Together
+    they give the rates s, b = s P(right | stop) and a = b + (1 - s) P(right | no stop) under any stop rule. An accepted answer
+    is never assumed to be right. Under the oracle stop, the third answer is always no, and the second is no only for failed
+    calls. An answer with a fractional score counts partly as yes.
     """
     questions = (
         (np.ones(len(cells), np.bool_), cells.stop),
@@ -34,7 +34,7 @@ def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """The probabilities of each node's three questions, arrays of shape (n + 1,); 0 at the root.
+    """The probabilities of a yes to three questions about each node, as arrays of shape (n + 1,); 0 at the root.
 
     Attributes:
         stop: P(the request stops at the node).
@@ -48,12 +48,12 @@ class Rates:
 
     @property
     def stop_success(self) -> FloatArray:
-        """The rate b = P(stop and right), shape (n + 1,)."""
+        """The rate b: the probability that the request stops at each node with a right answer, shape (n + 1,)."""
         return self.stop * self.right_if_stop
 
     @property
     def success(self) -> FloatArray:
-        """The rate a = P(right), shape (n + 1,)."""
+        """The rate a: the probability of a right answer at each node, shape (n + 1,)."""
         return self.stop_success + (1.0 - self.stop) * self.right_if_on
 
     @classmethod
@@ -83,9 +83,9 @@ class ArmRates:
 
     @classmethod
     def of(cls, trie: Trie, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
-        """Return the rates by node or edge, from ``arm`` and ``arm_success`` by branch, shape (arms,).
+        """Return the rates by node or edge, given the probabilities ``arm`` and ``arm_success`` by branch, shape (arms,).
 
-        They are scaled so that those of a node's branches sum to P(continues) and P(continues with a right answer).
+        They are scaled so that the sums over a node's branches are P(continues) and P(continues with a right answer).
         """
         goes_on = 1.0 - rates.stop
         arm = _scaled(arms, np.clip(arm, 0.0, 1.0), goes_on)

@@ -1,4 +1,4 @@
-"""Edge types (what a call's prompt cache may hold) and their effect on cached tokens, cost and latency."""
+"""Edge types of calls (first, same prompt cache as the call before, or another), and their effect on cost and latency."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ FIGURES = ("switched_cost_usd", "kept_cost_usd", "switched_latency_s", "kept_lat
 
 
 def edge_of(prefix: tuple[str, ...], catalog: Catalog) -> str:
-    """Return the edge type (one of :data:`EDGES`) of the last call of ``prefix``."""
+    """Return the edge type of the last call of ``prefix``: what its prompt cache may hold.
+
+    It is "first" for a request's first call, "kept" if the call before used the same prompt cache, else "switched".
+    """
     if len(prefix) < 2:
         return "first"
     return "kept" if catalog[prefix[-1]].prompt_cache == catalog[prefix[-2]].prompt_cache else "switched"

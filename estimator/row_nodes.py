@@ -73,9 +73,9 @@ class _Walker:
         return node
 
     def _known_above(self, row: Observation) -> tuple[int, int]:
-        """Return the length and the node of the longest proper prefix of the result's path whose node is known.
+        """Return the longest proper prefix of the result's path whose node is known, as (length, node).
 
-        (0, 0), the root, if no longer prefix is known.
+        (0, 0) stands for the root, if no longer prefix is known.
         """
         for length in range(len(row.prefix) - 1, 0, -1):
             node = self._nodes.get((row.request_id, row.prefix[:length]))

@@ -47,7 +47,7 @@ def pooled_mean(
         trie: the trie.
         total: sum of the values of each node, shape (n + 1,).
         count: number of values of each node, shape (n + 1,).
-        prior: the mean that is assumed without observations.
+        prior: the mean to assume if there are no observations.
         weight: number of pseudo-observations at each level of shrinkage.
         prior_of: returns the value towards which a model's mean is shrunk, and the weight of this value.
     """

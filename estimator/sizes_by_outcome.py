@@ -29,7 +29,10 @@ TINY = 1e-9
 
 
 class SizesByOutcome(Protocol):
-    """Predicts the size of a request from its outcomes, with a single slope of log size."""
+    """Predicts the size of a request from its outcomes, with a single slope of log size.
+
+    The size is the factor by which a request's calls cost or take more than those of the mean request.
+    """
 
     @property
     def unseen(self) -> FloatArray | None:
@@ -104,11 +107,11 @@ class SizesByDifficulty:
 class SizesByStops:
     """Sizes of requests estimated from stops, without a model of difficulty: a factor for each call, multiplied along the path.
 
-    The requests that continue at a node are, by some factor, larger or smaller than the requests that reach it. The factor
-    is estimated per depth x model from the sizes expected from outcomes, and shrunk towards 1 + k m(s). Here s is the stop
-    rate, m the inverse Mills ratio, by which the mean of a normal trait grows if the lowest share s is cut off, and k is a
-    number per depth. The products are then scaled, per depth, to the sizes of the requests observed there, which are a
-    random sample of the requests that continued.
+    The requests that continue at a node are, by some factor, larger or smaller than the requests that reach it. The factor is
+    estimated per depth x model from the sizes expected from outcomes, and shrunk towards 1 + k m(s). Here s is the stop rate, k
+    is a number per depth, and m is the inverse Mills ratio: the mean of a normal trait grows by m(s) if the lowest share s is
+    cut off. The products are then scaled, per depth, to the sizes of the requests observed there, which are a random sample of
+    the requests that continued.
 
     Args:
         unseen: see :class:`SizesByOutcome`.

@@ -23,7 +23,7 @@ FURTHER_REQUESTS = 100.0
 
 
 class OneKind:
-    """Stages that stand for all requests, because no request types are declared."""
+    """The request types of a trie's stages if no types are declared: every stage stands for all requests."""
 
     prior = staticmethod(of_all)
     """The prior of a pooled mean; see :data:`vinelm.estimator.shrinkage.Prior`."""
@@ -40,9 +40,9 @@ class OneKind:
         return stage, []
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return 0 as the number of requests to add to the observed requests of each type; shape (nodes, points).
+        """Return 0: the number of requests to add to the observed requests of each type; shape (nodes, points).
 
-        The arguments, numbers of observed requests, do not matter here; see :meth:`StageKinds.further`.
+        Without request types, none are added, and the arguments do not matter; see :meth:`StageKinds.further`.
         """
         return np.zeros_like(of_kind)
 
@@ -64,7 +64,7 @@ class StageKinds(OneKind):
 
     @staticmethod
     def of(template: Template) -> OneKind:
-        """Return the request types of a template's stages."""
+        """Return the request types that a template's stages stand for; :class:`OneKind` if no types are declared."""
         stage = np.array(template.base_numbers, np.int64)
         kind = np.arange(len(stage)) // (1 + stage.max())
         return StageKinds(stage, kind) if kind.any() else ONE_KIND
@@ -78,7 +78,7 @@ class StageKinds(OneKind):
         return self.stage[stage], [("kind", (kind,)), ("suited", (kind, model))]
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return the number of additional requests of each type, whose outcomes are predicted; shape (nodes, points).
+        """Return the number of requests with predicted outcomes to add to the observed requests; shape (nodes, points).
 
         If few requests of a type were observed, their outcomes alone would favour a model that was lucky on them.
 

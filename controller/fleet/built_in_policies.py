@@ -38,7 +38,10 @@ BLOCKED_RATIO, BLOCKED_S = 4.0, 5.0
 
 
 def balance(view: FleetView) -> Orders:
-    """Send fewer calls to slow replicas: their calls have run clearly longer than calls on the group's other replicas."""
+    """Return orders that send fewer calls to slow replicas.
+
+    A replica is slow if its running calls are clearly older than the calls on the other replicas of its group.
+    """
     age_s, others_s, error = _ages(view)
     ratio = np.divide(age_s, others_s, out=np.ones_like(age_s), where=others_s > 0)
     # Differences within chance change nothing, and no replica is preferred for its young calls: these only show that it was
@@ -48,9 +51,10 @@ def balance(view: FleetView) -> Orders:
 
 
 def hol(view: FleetView) -> Orders:
-    """Send no calls to a replica whose calls hang, and let waiting calls go to its group's other replicas.
+    """Return orders that send no new calls to a replica whose running calls hang.
 
-    This avoids head-of-line blocking.
+    Calls hang if they have run several times as long as the calls on the other replicas of the group. Waiting calls go to the
+    other replicas of the group, which avoids head-of-line blocking.
     """
     age_s, others_s, _ = _ages(view)
     blocked = (age_s > BLOCKED_S) & (age_s > BLOCKED_RATIO * others_s) & _is_replica(view)
@@ -58,10 +62,10 @@ def hol(view: FleetView) -> Orders:
 
 
 def affinity(view: FleetView) -> Orders:
-    """Keep each conversation on the replica whose prompt cache holds it, if that replica has room.
+    """Return orders that keep the calls of a conversation on one replica, whose prompt cache then holds the conversation.
 
-    All processes and rounds choose the same replica. A conversation has a single pin: if its calls go to several groups,
-    the last of these groups in the order of :attr:`FleetView.group` sets the pin.
+    The replica is chosen by a hash, so all processes choose the same replica in every round. A conversation has a single pin:
+    if its calls go to several groups, the last of these groups in the order of :attr:`FleetView.group` sets the pin.
     """
     pins: dict[int, str] = {}
     for number in np.unique(view.group[_is_replica(view)]).tolist():
@@ -75,26 +79,26 @@ def affinity(view: FleetView) -> Orders:
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """Return evenly spread hashes of these numbers (the finishing step of SplitMix64)."""
+    """Return a well-mixed 64-bit hash of each of ``values``, by the last step of SplitMix64; same shape."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
 def srtf(view: FleetView) -> Orders:
-    """Serve the request with the shortest expected remaining time first, which minimizes the mean latency."""
+    """Return orders that serve the request with the shortest expected remaining time first, to minimize the mean latency."""
     rest_s = np.minimum(_known(view.left_s), MOST_REST_S)
     return Orders(sessions=SessionPriorities(view.session, -REST_WEIGHT / STEP_S * _from_mean(rest_s)))
 
 
 def lpt(view: FleetView) -> Orders:
-    """Serve the request with the longest expected remaining time first: a batch then ends soonest."""
+    """Return orders that serve the request with the longest expected remaining time first, so that a batch ends sooner."""
     rest_s = np.minimum(_known(view.left_s), MOST_REST_S)
     return Orders(sessions=SessionPriorities(view.session, REST_WEIGHT / STEP_S * _from_mean(rest_s)))
 
 
 def slack(view: FleetView) -> Orders:
-    """Serve the request with the least slack first, so that late requests come first.
+    """Return orders that serve the request with the least slack first, so that late requests come first.
 
     Slack is the deadline minus elapsed time, expected remaining time and the engine's current waiting time.
     """
@@ -108,7 +112,10 @@ def slack(view: FleetView) -> Orders:
 
 
 def shares(view: FleetView) -> Orders:
-    """Give each process a part of the common rate limits, in proportion to its calls in flight plus one."""
+    """Return orders that divide the common rate limits among the processes.
+
+    Each process's part is proportional to its number of calls in flight plus one.
+    """
     live = np.bincount(view.process, minlength=len(view.processes)) + 1.0
     return Orders(shares=dict(zip(view.processes, live.tolist(), strict=True)))
 
@@ -122,12 +129,13 @@ FUNCTION = "policy"
 
 
 def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return three arrays with one value per engine, for comparing its running calls with those of other replicas.
+    """Return how long calls have been running on each engine and on the other engines of its group.
 
     Returns:
-        The mean age of the engine's running calls in seconds, and the mean age of those on the other engines of its group; 0
-        without calls. An age is the time since the call was sent. The third array is the relative standard error of the ratio
-        of both means, if durations are exponentially distributed.
+        Three arrays of shape (number of engines,). The first is the mean age of the engine's running calls in seconds. The
+        second is the mean age of running calls on the other engines of its group. Both are 0 without calls; an age is the
+        time since the call was sent. The third is the relative standard error of the ratio of both means, assuming
+        exponentially distributed durations.
     """
     running = view.state == LiveState.RUNNING
     calls, seconds = _by_engine(view, running.astype(float)), _by_engine(view, view.running_s * running)
@@ -137,7 +145,10 @@ def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _by_engine(view: FleetView, values: FloatArray) -> FloatArray:
-    """Return for each engine the sum of the values of its calls; shape (number of engines,)."""
+    """Return for each engine the sum of ``values`` over its calls; shape (number of engines,).
+
+    ``values`` has one value for each row (live call) of the view.
+    """
     return np.bincount(view.engine, values, len(view.engines)).astype(float)  # without rows the result would have integer type
 
 
@@ -156,7 +167,10 @@ def _named(view: FleetView, values: FloatArray, chosen: np.ndarray[Any, np.dtype
 
 
 def _from_mean(seconds: FloatArray) -> FloatArray:
-    """Return the seconds minus their mean, so that an unknown conversation (priority 0) counts as average."""
+    """Return the seconds minus their mean.
+
+    The mean becomes 0, which is also the priority of conversations without an order, so these count as average.
+    """
     return seconds - seconds.mean() if len(seconds) else seconds
 
 
@@ -170,10 +184,11 @@ def _known(seconds: FloatArray) -> FloatArray:
 
 
 def fleet_policy(text: str) -> FleetPolicy:
-    """Return the named policy: built-in policies and functions in files, joined by ``+``.
+    """Return the policy that ``text`` names: one or more policies joined by ``+``, whose orders are combined.
 
     Args:
-        text: for example ``slack+balance+shares``, ``my_policy.py`` (its function ``policy``), ``my_policy.py:mine+shares``.
+        text: names of built-in policies, or functions in Python files. For example ``slack+balance+shares``, ``my_policy.py``
+            (the function ``policy`` in this file) or ``my_policy.py:mine+shares``.
 
     Raises:
         ConfigError: no policy has this name, or its file cannot be used.

@@ -24,14 +24,14 @@ class FleetConfig:
         url: the Redis that they share: ``redis://host:port/db``, ``rediss://...`` or ``unix://...``.
         name: the fleet's name; fleets of different names may share a Redis.
         required: whether to raise an error if Redis cannot be reached at the start; by default the process continues alone.
-        daily_usd: the dollars that each tenant's requests may spend on a day (UTC) in all processes together, by tenant;
+        daily_usd: tenant name to the dollars that the tenant's requests may spend per day (UTC), in all processes together;
             ``"*"`` caps each tenant without an entry. Needs ``journal``.
         journal: where the leases of ``daily_usd`` are kept: a SQLite file on a local disk for the processes of one machine, or
             ``postgresql://user@host/database`` (extra ``postgres``) for several.
-        conversation_id, tenant: how a run names its conversation and its tenant: a key of LangGraph's
-            ``config["configurable"]``, or a function of that mapping. Only a hash of the conversation's id and the
-            tenant's name leave the process. The application must authenticate the tenant and never trust a caller's claim,
-            because each tenant has separate dollars, conversations and requests.
+        conversation_id, tenant: where to find a run's conversation id and tenant: a key of LangGraph's
+            ``config["configurable"]``, or a function of that mapping. The tenant's name and a hash of the conversation's id
+            leave the process; the id itself does not. The application must authenticate the tenant and never trust a caller's
+            claim, because each tenant has separate dollars, conversations and requests.
 
     Raises:
         ConfigError: a value is out of range, ``daily_usd`` has no ``journal``, or a label is neither a key nor a function.

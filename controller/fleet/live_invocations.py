@@ -37,10 +37,10 @@ Rest = Callable[[], tuple[float, float]]
 
 
 class InvocationStart(NamedTuple):
-    """The facts of a call when it begins; for the units, see :class:`~vinelm.controller.fleet.view.FleetView`.
+    """What is known of a call when it begins; for the units, see :class:`~vinelm.controller.fleet.view.FleetView`.
 
-    ``session`` and ``node`` are the conversation's number and the trie's node. ``rest_s`` and ``rest_usd`` are the expected
-    seconds and dollars from here to the request's end; NaN if unknown.
+    ``session`` is the conversation's number, and ``node`` the call's node in the trie. ``rest_s`` and ``rest_usd`` are the
+    expected seconds and dollars from the call's start to the request's end; NaN if unknown.
     """
 
     session: int
@@ -189,7 +189,7 @@ def _rest_of(rest: Rest) -> tuple[float, float]:
 
 
 class _Vocabulary:
-    """Gives each name an index. Names beyond the column's range get the index of the empty name."""
+    """Gives each name an index for a column. Once the column's type has no index left, new names get that of the empty name."""
 
     def __init__(self) -> None:
         self.names = [""]
@@ -206,5 +206,8 @@ class _Vocabulary:
 
 
 def session_number(conversation: str, tenant: str = "") -> int:
-    """Return the fleet's number for a tenant's conversation: 64 bits of a hash, so that no text leaves the process."""
+    """Return the number by which the fleet identifies a tenant's conversation.
+
+    It is a 64-bit hash, so that the conversation's id does not leave the process.
+    """
     return int.from_bytes(blake2b(scoped(conversation, tenant).encode(), digest_size=8).digest(), "little")

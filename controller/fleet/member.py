@@ -36,7 +36,7 @@ class Chore:
         raise NotImplementedError
 
     def go_alone(self, link: RedisLink) -> None:
-        """Do what the task needs in a round in which Redis does not answer; ``link`` tells why (``link.why``)."""
+        """Do what the task needs in a round in which Redis does not answer; ``link.why`` gives the reason."""
 
     def close(self, link: RedisLink) -> None:
         """End the task, and tell Redis through ``link`` if needed; called when this process leaves the fleet regularly.
@@ -102,12 +102,18 @@ class FleetMember:
         return self._rank
 
     def catalogs(self) -> dict[str, str]:
-        """Return process name to the digest of its settings, for each other process; "" if it has not published any."""
+        """Return the digest of each other process's settings, keyed by the name of the process.
+
+        The digest is "" if the process has not published any settings.
+        """
         return self._neighbours.catalogs()
 
     @property
     def note(self) -> str:
-        """The note for a request's trace that this process goes on alone; empty while Redis answers."""
+        """A note for a request's trace, which says that this process continues without the fleet and why.
+
+        It is empty while Redis answers.
+        """
         if not self.is_alone:
             return ""
         if self.failure:
@@ -116,7 +122,7 @@ class FleetMember:
 
     @property
     def problem(self) -> str:
-        """A description of why this process cannot use Redis, and how to fix that."""
+        """A description of why this process cannot use Redis, and of how to fix the problem."""
         return self._problem or f"{SILENT_REDIS}: start it"
 
     def start(self) -> None:
@@ -124,8 +130,9 @@ class FleetMember:
         self._thread = started(self._run, "vinelm-fleet")
 
     def _run_errand(self) -> None:
-        """Do the chores between two rounds because a call asked for it, then pause. If Redis does not answer, this process goes
-        on alone.
+        """Do the chores at once, because a call asked for it, and then pause for a moment.
+
+        If Redis does not answer, this process continues without the fleet.
         """
         if not self.is_alone:
             try:
@@ -174,7 +181,7 @@ class FleetMember:
         return True
 
     def survived_round(self) -> bool:
-        """Do a round and return whether Redis answered. Never raises: after a bug the process continues alone."""
+        """Do a round and return whether Redis answered. Never raises: after a bug, the process continues without the fleet."""
         has_answered = False
         with self._surviving():
             has_answered = self.round()
@@ -182,7 +189,10 @@ class FleetMember:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """Catch any error in the block and continue alone, so that neither the thread nor a request fails."""
+        """Run the block and catch any error that it raises, so that neither the thread nor a request fails.
+
+        After an error, this process continues without the fleet.
+        """
         try:
             yield
         except Exception as error:

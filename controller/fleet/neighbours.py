@@ -1,4 +1,4 @@
-"""Reads what other processes have published. The age of their data counts from when this reader first saw them."""
+"""Reads what other processes have published. The age of data counts from when this reader first saw the data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ GONE_AFTER_S = 3.0
 
 
 def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
-    """Encode the summary that every process reads: the number of live calls by engine, and the catalog's digest."""
+    """Encode the short summary of a process that every other process reads.
+
+    It has the number of live calls by engine, and the catalog's digest.
+    """
     engines, columns = snapshot.vocabularies["engine"], snapshot.columns
     counts = np.bincount(columns["engine"], minlength=len(engines))
     queued = np.bincount(columns["engine"][columns["state"] == LiveState.QUEUED], minlength=len(engines))
@@ -31,13 +34,13 @@ def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
 
 @dataclass(slots=True)
 class _Seen:
-    """The last data that a process has published.
+    """The data that a process has published last.
 
     Attributes:
         version: the version of the data.
         at: the time at which this version was first seen, in seconds of this process's monotonic clock.
         live: the number of the process's live calls, by engine.
-        catalog: the digest of its settings; "" if unknown.
+        catalog: the digest of the process's settings; "" if unknown.
     """
 
     version: int
@@ -58,9 +61,10 @@ class Neighbours:
         self._seen: dict[str, _Seen] = {}
 
     def update(self, found: Mapping[str, tuple[int, bytes]], now: float) -> None:
-        """Replace what is known by ``found`` (process name to version and summary), which was read at the time ``now``.
+        """Replace the stored data of all processes by ``found``, which maps each process name to (version, summary).
 
-        Processes that are not in ``found`` are removed. Old versions and damaged summaries are ignored.
+        ``now`` is the time at which ``found`` was read. Processes that are not in ``found`` are removed. Old versions and
+        damaged summaries are ignored.
         """
         for name, (version, load) in found.items():
             known = self._seen.get(name)

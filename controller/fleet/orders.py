@@ -17,12 +17,12 @@ SessionArray = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class SessionPriorities(Mapping[int, float]):
-    """A mapping from conversation to priority, stored in arrays. Immutable.
+    """A mapping from a conversation's number to its priority, stored in arrays. Immutable.
 
     Args:
         session: numbers of conversations, shape (n,), as in :attr:`FleetView.session`. If a number is repeated, the highest of
             its priorities counts.
-        priority: steps of priority, shape (n,).
+        priority: the priority of each of these conversations in steps, shape (n,).
     """
 
     __slots__ = ("priority", "session")
@@ -80,14 +80,14 @@ MOST_PRIORITY = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Orders:
-    """Orders for engines, calls and processes. Immutable. Whatever they do not name behaves as without orders.
+    """Orders for engines, calls and processes. Immutable. Anything that no order names behaves as it would without orders.
 
     No order makes a request fail, or makes it wait while there is room.
 
     Attributes:
-        weights: engine to its weight, >= 0; 1 by default. A call of a replica group goes to the replica with the fewest
-            calls in flight relative to its weight. A replica of weight 0 gets no call, unless all replicas of its group
-            have weight 0.
+        weights: engine to weight, >= 0; an engine that is not named has weight 1. A call of a replica group goes to the replica
+            with the fewest calls in flight relative to its weight. A replica of weight 0 gets no call, unless all replicas of
+            its group have weight 0.
         pins: conversation to the replica that its calls go to while it has room and its weight is above 0. A pin chooses
             among the replicas of a group, never another model; the plan chooses models.
         sessions: conversation to priority; a mapping, or :class:`SessionPriorities`. One step is worth 10 s of waiting.
@@ -171,9 +171,9 @@ def check_orders(orders: object, view: FleetView) -> Orders:
     """Return a policy's result unchanged if it is valid for a view.
 
     Raises:
-        ConfigError: the result is not :class:`Orders`; it names an engine, a process or a conversation that the view does
-            not have; a weight, share or priority is not a number, infinite, or negative although it must not be. The
-            message is one line.
+        ConfigError: the result is not :class:`Orders`; it names an engine, a process or a conversation that the view does not
+            have; a weight, share or priority is not a finite number, or is negative although it must not be. The message is one
+            line.
     """
     if not isinstance(orders, Orders):
         raise _refused(f"the policy returned a {type(orders).__name__}: return vinelm.controller.Orders(...)")

@@ -127,7 +127,7 @@ class RedisLink:
         return {name: rows for name, (rows,) in found if rows is not None}
 
     def run_script(self, text: str, keys: Sequence[str], arguments: Sequence[str | int | float | bytes]) -> Any:
-        """Run a Lua script on keys of the fleet, given without the prefix, and return its answer."""
+        """Run a Lua script on the fleet's ``keys``, given without the fleet's prefix, and return the script's answer."""
         if text not in self._scripts:
             self._scripts[text] = self._redis.register_script(text)
         script = self._scripts[text]
@@ -152,7 +152,10 @@ class RedisLink:
         return found
 
     def evicts_anything(self) -> str:
-        """Return Redis's eviction policy if Redis may delete keys without expiry when its memory is full; "" if not."""
+        """Return the name of Redis's eviction policy if it allows Redis to delete any key when memory is full.
+
+        Return "" if Redis only deletes keys with an expiry, or none.
+        """
         memory = self._answer(lambda: self._redis.info("memory"))
         policy = str(memory.get("maxmemory_policy", ""))
         return policy if int(memory.get("maxmemory", 0)) and policy.startswith("allkeys") else ""
@@ -202,7 +205,7 @@ class RedisLink:
 
 
 def _problem(error: Exception) -> tuple[str, str]:
-    """Return two phrases: what is wrong with a Redis that raised this error, and how to fix that."""
+    """Return two phrases for a message: what is wrong with the Redis that raised ``error``, and how to fix it."""
     text = str(error)
     for pattern, said, mend in _REFUSALS:
         if re.search(pattern, f"{type(error).__name__} {text}"):

@@ -1,4 +1,4 @@
-"""One process's live calls as they are published, and the encoding of columns as a JSON header and raw arrays."""
+"""One process's live calls in the form in which they are published: a JSON header and raw arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.errors import VineLMError
 
 
 class LiveState(IntEnum):
-    """The state of a live call."""
+    """The state of a live call: it waits for its engine's rate limits (QUEUED), or it was sent (RUNNING)."""
 
     QUEUED = 0
     """It waits for its engine's rate limits, and nothing was sent yet."""
@@ -92,7 +92,7 @@ class Snapshot:
     Attributes:
         process: the name of the process, unique in the fleet.
         columns: arrays by name, shape (n,), of the types in :data:`COLUMNS`.
-        vocabularies: by column, the names that its numbers index.
+        vocabularies: column to the list of names that the column's numbers are indices of.
         groups: the replica group of each engine in the process's catalog; the engine's name if it has no group.
     """
 

@@ -77,7 +77,7 @@ class FleetView:
     def left_s(self) -> FloatArray:
         """The request's expected remaining seconds, shape (n,); NaN if unknown.
 
-        This is ``rest_s`` minus the time that the call has already run, and at least 0.
+        It is ``rest_s`` minus the time that the call has already run, but never below 0.
         """
         return np.maximum(self.rest_s - self.running_s, 0.0)
 
@@ -105,10 +105,10 @@ def _rows(value: Any, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Any:
 
 
 def merge(snapshots: Sequence[tuple[Snapshot, float]]) -> FleetView:
-    """Return the view that combines these snapshots.
+    """Return the fleet's view, which combines the snapshots of the processes.
 
     Args:
-        snapshots: each with its age in seconds, which is added to the times of its calls.
+        snapshots: pairs of a process's snapshot and its age in seconds. The age is added to the times of the snapshot's calls.
     """
     rows = sum(len(snapshot) for snapshot, _ in snapshots)
     found: dict[str, Any] = {name: np.empty(rows, column_type(name)) for name in _ARRAYS}
@@ -145,5 +145,8 @@ _COPIED = tuple(name for name in COLUMNS if name not in VOCABULARIES)
 
 
 def column_type(name: str) -> Any:
-    """Return the type of a column of the view; durations get float64, so that sums over a fleet are exact enough."""
+    """Return the NumPy type of the view's column ``name``.
+
+    Durations get float64, so that sums over a fleet are exact enough.
+    """
     return {"session": np.uint64, "state": np.uint8}.get(name, np.float64 if name.endswith(("_s", "_usd")) else np.int32)

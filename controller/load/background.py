@@ -53,7 +53,7 @@ class BackgroundLoadMonitor:
         weakref.finalize(self, self._jobs.put, None)
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """Return the delay of each engine by the source's last reading.
+        """Return the delay of each engine according to the last reading of the source.
 
         Raises:
             VineLMError: The last reading is older than ``gone_after_s``, because the source hangs or raises.
@@ -90,7 +90,7 @@ class BackgroundLoadMonitor:
 
 
 class _Reading:
-    """The last reading of a source. The event ``is_answered`` is set unless the source is being read."""
+    """The last reading of a source. Its event ``is_answered`` is cleared while the source is being read."""
 
     def __init__(self) -> None:
         self.is_answered = Event()

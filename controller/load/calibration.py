@@ -1,4 +1,4 @@
-"""Measures how an endpoint slows down under load: sends a request after N others, for several N (VineLM paper §5.4)."""
+"""Measures how load slows an endpoint down: sends N requests, then a measured one, for several N (VineLM paper §5.4)."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ class Experiment:
 def calibrate_endpoint(
     experiment: Experiment, *, clock: Clock | None = None, on_run: Callable[[int, int], object] | None = None
 ) -> Calibration:
-    """Run the experiment and fit a monotone curve. This pays for :attr:`Experiment.calls` calls.
+    """Run the experiment, fit a monotone slowdown curve to its measurements, and return both.
 
-    The first call is not measured, because it opens the connection and some engines compile meanwhile. If this call
-    fails, no other call is sent. Runs whose measured call fails are left out. An interrupt ends the experiment; the
-    measurements are kept if they suffice for a curve.
+    This makes and pays for :attr:`Experiment.calls` calls. The first call is not measured, because it opens the connection and
+    some engines compile meanwhile. If this call fails, no other call is sent. Runs whose measured call fails are left out. An
+    interrupt ends the experiment; the measurements are kept if they suffice for a curve.
 
     Args:
         experiment: The settings.

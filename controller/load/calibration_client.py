@@ -56,7 +56,7 @@ def model_on(catalog: Catalog, endpoint: str, name: str | None = None) -> Model:
 
 
 class Endpoint:
-    """Makes calls without client-side retries and rate limits, which would distort latencies. Thread-safe.
+    """Makes calls to one model without client-side retries and rate limits, which would distort latencies. Thread-safe.
 
     Every prompt begins with a unique line, so that the engine's prompt cache does not help.
 
@@ -134,7 +134,7 @@ def _unique(prompt: str) -> str:
 
 
 def _post(url: str) -> None:
-    """Send the request that empties the engine's prompt cache."""
+    """Send an HTTP POST to ``url``, which empties the engine's prompt cache."""
     try:
         with urlopen(HttpRequest(url, method="POST"), timeout=30.0) as answer:
             answer.read()

@@ -1,4 +1,7 @@
-"""Asks SGLang and vLLM servers over HTTP for their number of requests. Blocks; for the threads of ``EnginePoller``."""
+"""Asks SGLang and vLLM servers over HTTP for their number of requests.
+
+The calls block, so they belong in the threads of ``EnginePoller``.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ LoadSource = Callable[[], Mapping[str, float]]
 
 
 class SessionLoad:
-    """Gives a session access to a load source. If the source fails, plans are made without load.
+    """Reads a load source for a session, and tells it of the session's calls. If the source fails, plans are made without load.
 
     Args:
         source: a function that returns the extra seconds per call of each engine, or a monitor, which is also told of calls.

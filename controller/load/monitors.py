@@ -88,8 +88,8 @@ class InFlightLoadMonitor:
     def delays(self) -> Mapping[str, EngineDelay]:
         """Return the extra seconds of a call on each engine under the current load, keyed by the engine's name.
 
-        Holds the engines that this process has called. An engine that only other processes call is included if it has a
-        slowdown curve.
+        The result contains the engines that this process has called. An engine that only other processes call is included if it
+        has a slowdown curve.
         """
         now = self._clock.now()
         others = {} if self.others is None else self.others()
@@ -140,8 +140,8 @@ class _Report:
 class ReportedLoadMonitor:
     """A :class:`~vinelm.requests.protocols.LoadMonitor` based on engines' reports, corrected by our calls since a report.
 
-    The number of requests in an engine is the reported number, plus our calls sent since then, minus those finished. An
-    :class:`EnginePoller` feeds it through :meth:`report`.
+    The number of requests in an engine is the reported number, plus our calls sent since the report, minus our calls finished
+    since the report. An :class:`EnginePoller` passes reports to :meth:`report`.
 
     Args:
         curves: Slowdown curves by engine; engines without a curve are ignored.

@@ -1,4 +1,4 @@
-"""Makes the load source that sessions read, from the argument ``load`` that an application passes."""
+"""Converts the argument ``load`` of an application to the load source that sessions read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_source(
     """Return the load source for the argument ``load`` of an application.
 
     If ``load`` is a path, return a monitor that applies the slowdown curves in this file to the calls in flight. A function, a
-    monitor or None is returned itself.
+    monitor or None is returned unchanged.
 
     Args:
         load: a function, a monitor, the path of a file that ``vinelm engine calibrate`` wrote, or None.
@@ -55,7 +55,7 @@ def load_source(
 
 
 def never_blocks(source: LoadSource | LoadMonitor | None) -> bool:
-    """Return whether the source is of a type in :data:`NEVER_BLOCK`."""
+    """Return whether the source is one of VineLM's load monitors that answer at once (:data:`NEVER_BLOCK`)."""
     return isinstance(source, NEVER_BLOCK)
 
 

@@ -30,17 +30,17 @@ def spare(limit: float, used: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """The best plan that begins with ``next_model``.
+    """The best plan that begins with ``next_model``, as an alternative to the chosen plan.
 
     Attributes:
         stage: The stage that comes next; None if the request ends without a choice.
         next_model: The model to run next; None to end the request now.
         plan: The models from the root to the plan's end.
-        accuracy: Expected accuracy of ending there.
+        accuracy: Expected accuracy at the plan's end.
         path_cost_usd: Expected cost from the root, in dollars.
         remaining_s: Expected seconds below the request's node, load included.
         is_feasible: Whether the plan meets every bound.
-        is_chosen: Whether it is the decision's plan.
+        is_chosen: Whether this is the chosen plan.
         why: Why the plan was not chosen; empty for the chosen plan.
     """
 
@@ -55,7 +55,7 @@ class Alternative:
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this alternative's fields as JSON types."""
+        """Return the fields of this alternative as plain JSON types."""
         return asdict(self) | {"plan": list(self.plan)}
 
 
@@ -83,9 +83,10 @@ class Decision(Expected):
 
     Attributes:
         node: The request's node.
-        target: The node to end at; the request's node if the plan has several ends.
+        target: The node at which the request should end; the request's own node if the plan has several ends.
         next_model: The model to run now; None if the request should end at ``node``.
-        relaxed: The bounds that were relaxed because no plan meets all bounds, the binding bound first; empty if none was.
+        relaxed: The names of the bounds that were relaxed because no plan meets all bounds, the binding bound first; empty if
+            none was relaxed.
         metrics: The planner's path metrics.
         request: The planning request.
     """
@@ -146,7 +147,7 @@ class Decision(Expected):
     @property
     @abstractmethod
     def reached(self) -> FloatArray:
-        """The probability that a request that follows the plan from the root runs each node's call; shape (n + 1,)."""
+        """The probability that a request on this plan makes each node's call, from the root on; shape (n + 1,)."""
 
     @property
     @abstractmethod
@@ -191,7 +192,7 @@ class Decision(Expected):
     @property
     @abstractmethod
     def reason(self) -> str:
-        """One line with the plan and the binding bound."""
+        """One line of text that gives the plan and its binding bound (see :attr:`binding`)."""
 
     @property
     def sentences(self) -> str:
@@ -224,11 +225,14 @@ class Decision(Expected):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """Return the models and stages of the plan as JSON types, without the plan's expected values and reason."""
+        """Return the models and stages of the plan as JSON types.
+
+        The plan's expected values and the reason for it are not included.
+        """
 
     @property
     def _now(self) -> dict[str, Any]:
-        """The next step of the plan as JSON types, under keys such as ``next_model``."""
+        """The plan's next step as a dictionary of JSON types, under keys such as ``next_model``."""
         return {"next_model": self.next_model}
 
     def to_dict(self) -> dict[str, Any]:
@@ -237,7 +241,7 @@ class Decision(Expected):
 
     @property
     def parts(self) -> tuple[tuple[float, Decision], ...]:
-        """Pairs of a share of the requests and the plan that these requests follow.
+        """The plans that requests follow, as pairs of a share of the requests and a plan.
 
         Without a traffic split, this is a single pair: 1 and this plan.
         """
@@ -277,8 +281,7 @@ _MOST_LINES = 3
 def told_apart(one: Decision, other: Decision) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return descriptions of two different plans, each long enough to show how the plans differ.
 
-    If the plans have the same one-line description, such as the only model that both use, it is followed by the lines in
-    which their trees differ.
+    If the one-line descriptions of both plans are equal, each is followed by the lines in which the plans' trees differ.
     """
     if one.shown != other.shown:
         return one.shown, other.shown

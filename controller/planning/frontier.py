@@ -4,8 +4,8 @@ The frontier holds every end that can be the best for some values of the bounds 
 objective's target. So the first end that meets all bounds is the plan, and the frontier stays valid when bounds or load
 change. In a long frontier, the search skips whole blocks by the minimum of each quantity (a zone map).
 
-An end is dominated if some end that ranks before it by the objective's target uses the same engines equally often and is no
-worse in any bounded quantity. Then the better-ranked end is always chosen instead, even if bounds are relaxed. Dominance
+Ends are ranked by the objective's target. An end is dominated if a better-ranked end uses the same engines equally often and is
+no worse in any bounded quantity. Then the better-ranked end is always chosen instead, even if bounds are relaxed. Dominance
 does not depend on the request's node, so ends dropped from a child's frontier are not examined again for its parent.
 """
 
@@ -43,8 +43,8 @@ class BlockIndex:
 
     Args:
         bounded: The ends' values of each bounded quantity, best end first. Latency is the first quantity if load matters.
-        group: The row of ``visits`` that belongs to each end, shape (ends,); None without load.
-        visits: Calls per engine, shape (groups, engines); None without load.
+        group: The row of ``visits`` for each end's path, shape (ends,); None without load.
+        visits: The numbers of calls that paths make on each engine, shape (groups, engines); None without load.
     """
 
     __slots__ = ("bounded", "earliest", "least", "position", "visits")
@@ -101,7 +101,7 @@ class BlockIndex:
         return best if best < _NONE else -1
 
     def _first_in(self, blocks: npt.NDArray[np.intp], limits: Sequence[float], delay_s: FloatArray | None) -> int:
-        """Return the position of the first (best) end in these blocks that is within the limits; ``_NONE`` if there is none."""
+        """Return the position of the first (best) end within the limits in these blocks; ``_NONE`` if there is none."""
         fits = within([values.take(blocks, 0) for values in self.bounded], limits, delay_s)
         return int(self.position.take(blocks, 0)[fits].min(initial=_NONE))
 
@@ -109,7 +109,7 @@ class BlockIndex:
 def within(bounded: Sequence[FloatArray], limits: Sequence[float], delay_s: FloatArray | None) -> BoolArray:
     """Return for each end or block whether all its bounded quantities are within their limits.
 
-    ``delay_s`` is added to the first quantity, which then is latency; None without load.
+    ``delay_s``, the seconds that load adds, is added to the first quantity, which is latency then; None without load.
     """
     fits: BoolArray = (bounded[0] if delay_s is None else bounded[0] + delay_s) <= limits[0]
     for i in range(1, len(limits)):

@@ -81,10 +81,11 @@ class FrontierStore:
 
 
 class ShapeFrontiers(NamedTuple):
-    """The frontier stores for objectives of one shape: ``unloaded`` without load, ``loaded`` under load.
+    """The frontier stores for objectives of one shape, which differ only in the values of their bounds.
 
-    A store is None if every plan scans the subtree instead. ``is_live`` is True if the target depends on the load, so that the
-    first feasible end of a frontier need not be the best.
+    ``unloaded`` is the store without load, ``loaded`` the store under load. A store is None if every plan scans the subtree
+    instead. ``is_live`` is True if the target depends on the load, so that the first feasible end of a frontier need not be the
+    best.
     """
 
     unloaded: FrontierStore | None
@@ -117,7 +118,10 @@ class FrontierCache:
         return found
 
     def prepare(self, objective: Objective) -> None:
-        """Build the frontiers of the root and of all large subtrees for objectives of this shape."""
+        """Build the frontiers of the root and of all large subtrees for an objective.
+
+        They also serve all objectives that differ from it only in the values of their bounds.
+        """
         stores = self.stores_for(objective)
         if stores.loaded is not None:
             stores.loaded.prepare(None)
@@ -131,7 +135,7 @@ class FrontierCache:
 
     @property
     def n_ends(self) -> int:
-        """The number of ends in all frontiers."""
+        """The total number of ends (nodes at which a request may end) in all frontiers."""
         return sum(len(frontier.ends) for frontier in self._frontiers())
 
     def _frontiers(self) -> Iterator[Frontier]:

@@ -15,9 +15,10 @@ _BEST = {FLOOR: "highest accuracy", LATENCY_CAP: "fastest", COST_CAP: "cheapest"
 
 
 def infeasible(view: SubtreeView, choice: Choice) -> InfeasibleError:
-    """Return the error for a request whose bounds no path meets together.
+    """Return the error for a request for which no path meets all bounds.
 
-    It names the first relaxed bound and the best value of its quantity on paths within the bounds that were not relaxed.
+    The error names the first relaxed bound, and the best value of the bounded quantity on paths within the bounds that were not
+    relaxed.
     """
     bound = choice.relaxed[0]
     if bound not in view.bounds:
@@ -29,9 +30,9 @@ def infeasible(view: SubtreeView, choice: Choice) -> InfeasibleError:
 
 
 def unmet(objective: Objective, bound: str, best: float, others: Sequence[str] = (), *, what: str = "plan") -> InfeasibleError:
-    """Return the error for the bound called ``bound`` that no plan meets within the bounds called ``others``.
+    """Return the error for a request for which no plan meets ``bound`` together with the bounds ``others``.
 
-    ``best`` is the best value of this bound's quantity that a plan reaches; ``what`` is the word for a plan in the message.
+    ``best`` is the best value of the bounded quantity that such a plan reaches; ``what`` is the word for a plan in the message.
     """
     limit, unit = float(getattr(objective, bound)), UNITS[bound]
     within = f" within {' and '.join(others)}" if others else ""

@@ -20,7 +20,7 @@ attempts that are slightly more likely to be late than correct in time."""
 
 
 class Metric(StrEnum):
-    """A metric of the path from the root to a node (docs/mathematics.md)."""
+    """A metric of the path from the root to a node: latency, accuracy or one of three costs (docs/mathematics.md)."""
 
     LATENCY = "T"
     """Expected seconds of the whole path at zero load."""
@@ -43,7 +43,7 @@ _TARGETS = {"accuracy": Metric.ACCURACY, "cost": Metric.COST, "latency": Metric.
 
 
 class Remaining(NamedTuple):
-    """The part of an additive metric (latency, full cost or maximum cost) below the request's node, with a safety margin.
+    """The part of an additive metric (latency, full cost or maximum cost) after the request's node, with a safety margin.
 
     The margin is ``z`` standard deviations of this part. Latency includes the present load.
     """
@@ -57,7 +57,7 @@ Quantity = Metric | Remaining
 
 
 def metric_of(quantity: Quantity) -> Metric:
-    """Return the metric on which the quantity is based."""
+    """Return the metric of a quantity, which is a metric itself or the remaining part of one."""
     return quantity.metric if isinstance(quantity, Remaining) else quantity
 
 
@@ -83,7 +83,10 @@ def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
 
 
 def each_cost(objective: Objective) -> Remaining:
-    """Return the cost that a per-request cap limits: the maximum cost or, if the objective sets ``z``, mean plus deviations."""
+    """Return the cost that a per-request cap limits.
+
+    This is the maximum cost or, if the objective sets ``z``, the mean plus ``z`` standard deviations.
+    """
     return Remaining(Metric.MOST_COST) if objective.z is None else Remaining(Metric.FULL_COST, objective.z)
 
 

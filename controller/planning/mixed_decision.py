@@ -105,7 +105,10 @@ class MixedDecision(Decision):
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of the expected figures; the interval of the cost is the weighted mean of both plans' intervals."""
+        """90 % intervals (low, high) of the expected figures, by name.
+
+        The interval of the cost is the weighted mean of both plans' intervals.
+        """
         costs = [(share, plan.intervals.get("path_cost_usd")) for share, plan in self.parts]
         low, high = mean_of(costs, lambda cost: cost and cost[0]), mean_of(costs, lambda cost: cost and cost[1])
         return super().intervals | ({} if low is None or high is None else {"path_cost_usd": (low, high)})
@@ -129,7 +132,7 @@ class MixedDecision(Decision):
         ]
 
     def goes_on(self, node: int, stage: str) -> bool:
-        """Return whether either plan continues; see :meth:`Decision.goes_on`."""
+        """Return whether at least one of the two plans runs a model if the application continues from ``node`` to ``stage``."""
         return any(plan.goes_on(node, stage) for _, plan in self.parts)
 
     def next_for(self, stage: str | None) -> str | None:
@@ -153,7 +156,8 @@ class MixedDecision(Decision):
     def slack(self) -> dict[str, float]:
         """The unused part of each bound, by the bound's name: seconds, dollars or a fraction; negative if violated.
 
-        For a per-request bound, this is the smaller of both plans' parts. The bound for which traffic is split has slack 0.
+        For a per-request bound, this is the smaller of both plans' unused parts. The bound for which traffic is split has slack
+        0.
         """
         objective = self.request.objective
         found: dict[str, float] = {}
@@ -170,7 +174,7 @@ class MixedDecision(Decision):
 
     @property
     def binding(self) -> str:
-        """The bound for which traffic is split; see :attr:`Decision.binding`."""
+        """The name of the bound for which traffic is split; see :attr:`Decision.binding`."""
         return COST_CAP if self.request.objective.target == "accuracy" else FLOOR
 
     @property
@@ -188,7 +192,10 @@ class MixedDecision(Decision):
         return [found for _, plan in self.parts for found in plan.alternatives()]
 
     def candidates(self) -> dict[str, Any]:
-        """Return under ``plans`` each plan's share and alternatives as JSON types; see :meth:`Decision.candidates`."""
+        """Return a dictionary whose key ``plans`` holds each plan's share and alternatives, as JSON types.
+
+        See :meth:`Decision.candidates`.
+        """
         return {"plans": [{"share": share, **plan.candidates()} for share, plan in self.parts]}
 
     def explain(self) -> str:
@@ -197,7 +204,10 @@ class MixedDecision(Decision):
         return "\n".join((self.reason, *parts))
 
     def facts(self) -> dict[str, Any]:
-        """Return under ``mixed_plans`` both plans as JSON types, each with its share, accuracy and cost in dollars."""
+        """Return a dictionary whose key ``mixed_plans`` holds both plans as JSON types.
+
+        Each plan has its share of the requests, its accuracy and its cost in dollars.
+        """
         return {
             "mixed_plans": [
                 {"share": share, "accuracy": plan.accuracy, "path_cost_usd": plan.path_cost_usd, **plan.facts()}
@@ -207,7 +217,7 @@ class MixedDecision(Decision):
 
     @property
     def _mean_cap(self) -> str | None:
-        """The cost cap if it bounds an average over requests, otherwise None."""
+        """The name of the cost cap if it bounds an average over requests, otherwise None."""
         objective = self.request.objective
         return COST_CAP if objective.max_cost_usd is not None and objective.cost_budget == "population" else None
 

@@ -1,8 +1,8 @@
 """Traffic splits: requests are divided between two plans so that their average meets the objective's bound exactly.
 
-In the plane of cost and accuracy, every split between two plans lies on the line between them, so the best splits form
-the upper concave hull of all plans. A bound B between the costs d_i and d_(i+1) of two neighbouring corners is met if the
-share w = (B - d_i) / (d_(i+1) - d_i) of the requests follows the more expensive corner.
+In the plane of cost and accuracy, every split between two plans lies on the line between them. So the best splits form the
+upper convex hull of all plans, which is a concave curve. A bound B between the costs d_i and d_(i+1) of two neighbouring
+corners is met if the share w = (B - d_i) / (d_(i+1) - d_i) of the requests follows the more expensive corner.
 """
 
 from __future__ import annotations
@@ -40,13 +40,16 @@ class Mixture(NamedTuple):
 
     @property
     def bounds(self) -> Assignment[float]:
-        """A rule that assigns one of the two bounds to each request, according to the share; for :meth:`Objective.drawn`."""
+        """A rule that assigns one of the two bounds to each request, in proportion to the share.
+
+        The assigned bound is the argument of :meth:`Objective.drawn`.
+        """
         return Assignment.of_share(self.share, self.high_bound, self.low_bound)
 
 
 @dataclass(frozen=True, eq=False)
 class Hull:
-    """The corners of the upper concave hull of plans, from the cheapest to the most accurate; shape (corners,).
+    """The corners of the upper convex hull of plans, from the cheapest to the most accurate; shape (corners,).
 
     Args:
         cost_usd: Each corner's cost per request in dollars, ascending.
@@ -58,7 +61,7 @@ class Hull:
 
     @classmethod
     def of(cls, cost_usd: FloatArray, value: FloatArray) -> Hull:
-        """Return the hull of at least one plan, given the plans' costs in dollars and their values; shape (plans,)."""
+        """Return the hull of one or more plans, given each plan's cost in dollars and value; shape (plans,)."""
         corners: list[tuple[float, float]] = []
         # By rising dollars; a point replaces the last corner if that lies below the line to it (monotone chain).
         for at in np.lexsort((-value, cost_usd)).tolist():
@@ -71,10 +74,10 @@ class Hull:
         return cls(*(tuple(values) for values in zip(*corners, strict=True)))
 
     def mixture(self, objective: Objective) -> Mixture | None:
-        """Return how an objective that :attr:`~Objective.mixes` splits its traffic; None if one plan serves all requests.
+        """Return how to divide an objective's requests between two plans; None if one plan serves all requests.
 
-        One plan serves all if the bound lies at a corner or beyond the last corner, or if no split meets every bound on an
-        average.
+        One plan serves all if the bound lies at a corner or beyond the last corner, or if no division meets every bound on an
+        average. ``objective`` must allow a division (:attr:`Objective.mixes`).
         """
         floor, budget = objective.min_accuracy, objective.max_cost_usd
         if objective.target == "accuracy":

@@ -44,10 +44,11 @@ class ObjectiveClass:
         return cls(target, objective.confidence, (*bounds, *floor), has_load and has_time)
 
     def dominance_keys(self, metrics: PathMetrics, ends: IntArray) -> list[FloatArray]:
-        """Return arrays over the ends: an end dominates a later end if its value is no larger in any of these arrays.
+        """Return arrays over the ends (nodes at which a request may end), by which an end can dominate a later end.
 
-        Then it meets every bound that the dominated end meets, from any node. Variances are separate keys because they,
-        unlike standard deviations, add up along a path. The target is not a key because the ends are sorted by it.
+        An end dominates a later end if it has no larger value in any array. Then it meets every bound that the later end meets,
+        from any node. Variances are separate keys because they, unlike standard deviations, add up along a path. The target is
+        not a key because the ends are sorted by it.
         """
         keys = []
         for quantity in self.bounds:
@@ -66,7 +67,10 @@ class ObjectiveClass:
 
 
 def limits_of(objective: Objective, elapsed_s: float, spent_usd: float) -> list[float]:
-    """Return the unused part of each bound, in the order and with the signs of :meth:`ObjectiveClass.bounded`."""
+    """Return the unused part of each bound, in the order and with the signs of :meth:`ObjectiveClass.bounded`.
+
+    The values are in seconds, dollars and, negated, as a fraction for the accuracy floor.
+    """
     limits = []
     if objective.max_latency_s is not None:
         limits.append(objective.max_latency_s - elapsed_s)

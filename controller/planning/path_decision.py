@@ -43,7 +43,7 @@ class PathDecision(Decision):
 
     @cached_property
     def _target_view(self) -> SubtreeView:
-        """A view of only the request's node (item 0) and the target (item 1)."""
+        """A view of only two nodes: the request's node (item 0) and the target (item 1)."""
         return SubtreeView(self.metrics, self.request, np.array([self.target]))
 
     @cached_property
@@ -58,7 +58,7 @@ class PathDecision(Decision):
 
     @property
     def reached(self) -> FloatArray:
-        """The probability that a request that follows the plan from the root runs each node's call; shape (n + 1,)."""
+        """The probability that a request on this plan makes each node's call, from the root on; shape (n + 1,)."""
         found, path = np.zeros(len(self.metrics.trie)), self.metrics.trie.path(self.target)
         found[path] = self.annotated.reach[path]
         return found
@@ -73,8 +73,9 @@ class PathDecision(Decision):
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """The plan from the root as a tree of JSON types: each step has stage, model (None at the end), probability and
-        the next steps.
+        """The plan from the root as a tree of JSON types.
+
+        Each step has stage, model (None at the end), probability and the next steps.
         """
         found: list[dict[str, Any]] = []
         trie = self.metrics.trie
@@ -147,9 +148,9 @@ class PathDecision(Decision):
 
     @cached_property
     def slack(self) -> dict[str, float]:
-        """The part of each bound that is unused at ``target``, by the bound's name; negative if violated.
+        """The part of each bound that is unused at the plan's end, by the bound's name; negative if the bound is violated.
 
-        It is in seconds or dollars, or for the accuracy floor a fraction.
+        The unit is seconds, dollars or, for the accuracy floor, a fraction.
         """
         view = self._target_view
         left = {bound: spare(view.limit(bound), float(view.values(bound)[1])) for bound in view.bounds}
@@ -163,7 +164,7 @@ class PathDecision(Decision):
 
     @cached_property
     def binding(self) -> str | None:
-        """The name of the bound that decides which plan is chosen; None if no bound changes the plan.
+        """The name of the bound that decides which plan is chosen; None if no bound changes the choice.
 
         This is a bound that no path meets or, if all are met, a bound without which another end would be better. Of several
         such bounds, the bound with the least slack relative to its value is returned.
@@ -176,7 +177,7 @@ class PathDecision(Decision):
 
     @cached_property
     def reason(self) -> str:
-        """One line with the plan and the binding bound."""
+        """One line of text that gives the plan and its binding bound (see :attr:`binding`)."""
         path = " → ".join(self.path[len(self.metrics.trie.prefix(self.node)) :])
         plan = "end here" if self.stop else f"plan {path}"
         text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in total"
@@ -210,7 +211,7 @@ class PathDecision(Decision):
         return {"plan": list(self.path), "stages": [list(edge) for edge in self.metrics.trie.edges(self.target)]}
 
     def goes_on(self, node: int, stage: str) -> bool:
-        """Return whether the plan continues after ``node``: unless ``node`` is the target. ``stage`` is ignored."""
+        """Return True unless ``node`` is the target, where the plan ends. ``stage`` is ignored."""
         return node != self.target
 
     def next_for(self, stage: str | None) -> str | None:
@@ -284,9 +285,10 @@ class PathDecision(Decision):
         )
 
     def _why_not(self, at: int) -> str:
-        """Return in words which bounds an alternative violates; if none, the first quantity in which the chosen plan is better.
+        """Return in words why an alternative was not chosen.
 
-        ``at`` is the index in :attr:`view` of the node where the alternative ends.
+        The reason is the bounds that it violates or, if it violates none, the first quantity in which the chosen plan is
+        better. ``at`` is the index in :attr:`view` of the node where the alternative ends.
         """
         view = self.view
         missed = [bound for bound in view.bounds if not view.meets(bound)[at]]
@@ -308,10 +310,11 @@ class PathDecision(Decision):
 
 
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
-    """Return what is expected from each call of the path to ``target`` on, as (accuracy, cost in dollars, latency in seconds).
+    """Return what to expect from each call of the path to ``target`` on: (accuracy, cost in dollars, latency in seconds).
 
-    The list has one item per call of the path, the first call first: the figures from this call to the end of the path.
-    Computed backwards from the end: a request at the parent of u spends ``cost_usd[u]`` and ends at u with chance ``stop[u]``.
+    The list has one tuple per call of the path, the first call first, with figures from this call to the end of the path. They
+    are computed backwards from the end: a request at the parent of node u spends ``cost_usd[u]`` and ends at u with probability
+    ``stop[u]``.
     """
     nodes = annotated.trie.path(target)
     found = [(float(annotated.success[target]), float(annotated.cost_usd[target]), float(annotated.latency_s[target]))]

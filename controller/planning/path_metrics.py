@@ -1,4 +1,4 @@
-"""Arrays over a trie that a planner computes before any request: path metrics, calls per engine, and possible ends."""
+"""Arrays over a trie that a planner computes before any request: path metrics, calls per engine, and nodes to end at."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEVELS = 64
 
 
 class PathMetrics:
-    """Read-only arrays of shape (n + 1,), one item per node, shared by all requests and threads.
+    """Metrics of the path to each node, as read-only arrays of shape (n + 1,), shared by all requests and threads.
 
     Args:
         available: Models that can be served; None for all. Paths through other models are never planned.
@@ -61,9 +61,9 @@ class PathMetrics:
     def answers(self, confidence: float | None = None) -> AnswerChances:
         """Return for each node the probability that the answer of its call is correct. The result is cached.
 
-        With ``confidence``, the chances are lowered. The accuracy of every path, which is the sum of its chances weighted by
-        reach, becomes the lower end of its interval, or comes as near to it as chances in [0, 1] allow. Raises
-        :class:`ConfigError` if the trie has no standard errors.
+        The accuracy of a path is the sum of these chances, weighted by the probability of reaching each node. With
+        ``confidence``, chances are lowered until every path's accuracy is the lower end of its interval, as far as chances in
+        [0, 1] allow that. Raises :class:`ConfigError` if the trie has no standard errors.
         """
         found = self._answers.get(confidence)
         if found is None:
@@ -110,16 +110,17 @@ class PathMetrics:
         return self._engine_visits().group
 
     def child(self, node: int, model: str, stage: str | None = None) -> int:
-        """Return the child of ``node`` for this model (and stage), cached; ``KeyError`` if there is none."""
+        """Return the child of ``node`` that runs this model (at this stage), cached; raises ``KeyError`` if there is none."""
         found = self._children.get((node, model, stage))
         if found is None:
             found = self._children[node, model, stage] = self.trie.child(node, model, stage)
         return found
 
     def rank(self, target: Metric, confidence: float | None) -> npt.NDArray[np.int32]:
-        """Return each end's position if the ends are sorted best first by ``target``; -1 for other nodes.
+        """Return each end's position among all ends, sorted best first by ``target``; -1 for other nodes.
 
-        Ties are settled by accuracy, cost, latency at zero load and trie order (docs/architecture.md#objectives).
+        An end is a node at which a request may end. Ties are settled by accuracy, cost, latency at zero load and trie order
+        (docs/architecture.md#objectives).
         """
         key = (target, confidence)
         found = self._ranks.get(key)
@@ -190,7 +191,11 @@ class PathMetrics:
 
 
 class AnswerChances(NamedTuple):
-    """Probabilities of a correct answer at each node; arrays of shape (n + 1,). Each attribute names its condition."""
+    """Probabilities of a correct answer at each node; arrays of shape (n + 1,).
+
+    ``stopped`` is P(the stop rule ends the request at the node, and its answer is correct). ``right`` is P(the answer is
+    correct), given that the stop rule did not end the request there.
+    """
 
     stopped: FloatArray
     """P(the request ends at the node by the stop rule, and its answer is correct)."""
@@ -199,7 +204,7 @@ class AnswerChances(NamedTuple):
 
 
 class _EngineVisits:
-    """Counts how often each path uses each engine, level by level: the parent's counts plus one call."""
+    """Counts how often each path uses each engine, level by level: one call more than the parent's path."""
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
         trie, n_engines = annotated.trie, len(annotated.engines)
@@ -231,7 +236,7 @@ def no_standard_errors(annotated: AnnotatedTrie) -> ConfigError:
 
 
 def _share(right: FloatArray, of: FloatArray) -> FloatArray:
-    """Return ``right / of``, clipped to [0, 1]; 0 if almost no request reaches the node."""
+    """Return ``right / of`` for each node, clipped to [0, 1]; 0 where ``of`` is almost 0."""
     return np.asarray(np.clip(np.divide(right, of, out=np.zeros(len(right)), where=of > 1e-9), 0.0, 1.0))
 
 

@@ -19,7 +19,11 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A node to end at, and the bounds that this node violates and that were relaxed; none if it meets all bounds."""
+    """The result of a search: the node at which the request should end.
+
+    ``relaxed`` names the bounds that this node violates and that were therefore relaxed; it is empty if the node meets all
+    bounds.
+    """
 
     target: int
     relaxed: tuple[str, ...] = ()
@@ -31,8 +35,9 @@ class SubtreeView:
     Every array has one item per node of the view; item 0 is the request's own node. Arrays are computed when first used.
 
     Args:
-        ends: Nodes below the request's node, sorted by the objective; None for the whole subtree in trie order.
-        columns: Values that the caller has computed already: quantity to its value at each node of the view; None for none.
+        ends: Nodes below the request's node, best first according to the objective; None for the whole subtree in trie order.
+        columns: Quantity to its value at each node of the view, as far as the caller has computed them already; None if it has
+            none.
     """
 
     def __init__(
@@ -78,13 +83,13 @@ class SubtreeView:
         return self.column(self.bounds[bound])
 
     def used(self, bound: str) -> float:
-        """Return what the request has used of the named bound, in seconds or dollars; 0 for a bound on an average."""
+        """Return the seconds or dollars of the bound that the request has used already; 0 for a bound on an average."""
         if bound == LATENCY_CAP:
             return self.request.elapsed_s
         return self.request.spent_usd if bound == COST_CAP and self.objective.cost_budget == "per_request" else 0.0
 
     def limit(self, bound: str) -> float:
-        """Return what the request has not used of the named bound, in seconds, dollars or as a fraction."""
+        """Return the part of the bound that the request has not used yet, in seconds, dollars or as a fraction."""
         whole: float = getattr(self.objective, bound)
         return whole - self.used(bound)
 

@@ -11,7 +11,10 @@ from vinelm.requests.protocols import Invocation
 
 
 class CallFollower(Protocol):
-    """Is notified of each call of a request while no lock is held. It must not block; its errors are noted in the trace."""
+    """The interface of an object that is notified of each call of a request, while no lock is held.
+
+    It must not block; its errors are noted in the trace.
+    """
 
     __slots__ = ()
 
@@ -47,9 +50,9 @@ class RequestFollower(CallFollower, Protocol):
 
 
 class RequestWatcher(CallFollower):
-    """Follows one request for a watcher of all requests. It is notified of each call, and asked for notes and priorities.
+    """Base class of objects that watch one request: they are notified of its calls, and asked for notes and priorities.
 
-    This base class does nothing; the fleet derives from it.
+    This class itself does nothing; the fleet has a subclass.
     """
 
     __slots__ = ()

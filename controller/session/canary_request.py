@@ -1,4 +1,4 @@
-"""Records the result of one canary request, as its session observes it."""
+"""Records the result of one request of a canary, which compares a plan with the current setup on live traffic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vinelm.requests.protocols import Invocation
 
 
 class CanaryRequest:
-    """Follows one canary request's calls; the canary reads the result after the session's end. Never raises or blocks.
+    """Records one canary request's calls. The canary reads the result after the session's end. Never raises or blocks.
 
     Each event changes a single built-in container or value, so no lock is needed.
 
@@ -42,7 +42,7 @@ class CanaryRequest:
         self._goes_on = False
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Record that an attempt of the call has ended; another may follow a failed one. ``excess_s`` is ignored."""
+        """Record that one attempt of the call has ended; if it failed, another attempt may follow. ``excess_s`` is ignored."""
         place = len(invocation.prefix), invocation.stage
         self._open.discard(place)
         self._failed[place] = invocation.failure is not None
@@ -53,7 +53,7 @@ class CanaryRequest:
         """Record that the call was interrupted and will run again, so that the request stays open."""
 
     def edge(self, goes_on: bool) -> None:
-        """Record whether the request continues at an edge of the graph."""
+        """Record whether the request continues at a conditional edge of the graph."""
         self._goes_on = goes_on
         self._seconds = self._clock.now() - self._started_at
 

@@ -45,10 +45,11 @@ class ExcludedModels:
             self._failed.setdefault(tuple(before), {})[model] = kind
 
     def failed(self, prefix: tuple[str, ...]) -> list[dict[str, FailureKind]]:
-        """Return at most two sets of models to exclude because of failures after ``prefix``; plan without the first set first.
+        """Return at most two sets of models to exclude because of failures after ``prefix``, in the order in which to try them.
 
-        Each set maps models to their kinds of failure. If an engine may be the cause, the first set has all models of this
-        engine, and the second set only the models that failed, in case there is no other engine. Empty without failures.
+        Each set is a dictionary from the model to its kind of failure. If an engine may be the cause, the first set has all
+        models of this engine. The second set then has only the models that failed, in case there is no other engine. Empty
+        without failures.
         """
         models = self._failed.get(prefix)
         if not models:

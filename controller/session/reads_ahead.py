@@ -37,7 +37,7 @@ def reads_of_a_step(
         prefix: models of the calls so far, including this call.
         candidates: reads that the model may request, with declared costs and recorded durations.
         settings: the request's settings.
-        guard: guards the request's cap, which must first pay for the rest of the plan; None without a cap.
+        guard: guards the request's cost cap, of which the rest of the plan is paid first; None without a cap.
         wasted_usd: the expected cost, in dollars, of needless reads among those started so far.
         running: number of prefetches in flight that the model has not requested yet.
     """
@@ -61,7 +61,7 @@ def reads_of_a_step(
 def chance_of_next(
     steps: Sequence[TraceStep], replanner: Replanner, prefix: tuple[str, ...], stages: Collection[str]
 ) -> float | None:
-    """Return the probability that one of ``stages`` comes right after ``prefix``; see :meth:`Replanner.comes_next`."""
+    """Return the probability that one of ``stages`` comes right after ``prefix``; None if it is unknown."""
     at = _step_of(steps, prefix)
     return replanner.comes_next(prefix, stages, steps[at].decision if at is not None and replanner.follows else None)
 

@@ -201,7 +201,10 @@ class Replanner:
         return stage_title(own.pop() or "", self._kind) if len(own) == 1 else None
 
     def _own(self, arm: str) -> str | None:
-        """Return the application's name of the stage on the trie's branch ``arm``; None if it is of another request type."""
+        """Return the application's name of the stage on the trie's branch ``arm``.
+
+        None if the branch belongs to another request type.
+        """
         stage, kind = self._planner.annotated.arm_stages[arm]
         return self._template.base_stages[stage] if kind == self._kind else None
 
@@ -222,7 +225,7 @@ class Replanner:
             self._forget_below(prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the number of the group of agreeing answers from which to answer if the request ends after ``prefix``.
+        """Return the number of the group of agreeing answers from which a request that ends after ``prefix`` takes its answer.
 
         None if the last answer is to be returned.
         """
@@ -233,7 +236,10 @@ class Replanner:
         return None
 
     def ends_at(self, prefix: tuple[str, ...]) -> bool:
-        """Return whether the trie ends requests with the outcomes so far after ``prefix``; False if it lacks this prefix."""
+        """Return whether, given the outcomes so far, the trie ends the request after ``prefix``.
+
+        False if the trie lacks this prefix.
+        """
         with suppress(KeyError):
             return self.seen.ends_at(prefix)
         return False
@@ -250,7 +256,7 @@ class Replanner:
         return ()
 
     def _lacking(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> str:
-        """Return in words why no plan is made for a stage that the trie lacks after ``prefix``."""
+        """Return a sentence that says why no plan is made: the trie lacks the stage after ``prefix``."""
         names = repr(stage) if isinstance(stage, str) else " or ".join(map(repr, sorted(stage)))
         # The usual reason is a loop that ran more turns than the template allows: then the limit is named, which can be raised.
         before = tuple(self._stages.get(prefix[:k], "") for k in range(len(prefix)))
@@ -292,7 +298,7 @@ class Replanner:
             return None
 
     def planned_again(self, asked: PlanRequest, objective: Objective) -> Decision:
-        """Return a plan for another objective from the position of the earlier request ``asked``, with its time and money.
+        """Return a plan for another objective, made from the same position, time and money as the earlier request ``asked``.
 
         Raises:
             InfeasibleError: see :meth:`Planner.plan`.
@@ -357,7 +363,7 @@ class Replanner:
 
 
 class _Position(TypedDict):
-    """The request's position and progress, as arguments of :meth:`Planner.plan`."""
+    """The request's position and progress, as keyword arguments of :meth:`Planner.plan`."""
 
     node: int
     elapsed_s: float

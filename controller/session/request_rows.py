@@ -38,7 +38,7 @@ class InFlight:
         return before
 
     def end(self, model: str) -> None:
-        """Count a call to the model as ended."""
+        """Decrease the number of calls on the model's engine, because one has ended."""
         engine = self._engine_of.get(model, model)
         with self._lock:
             self._counts[engine] = max(self._counts.get(engine, 0) - 1, 0)
@@ -152,7 +152,10 @@ class RequestRows:
                 self._close(path, one)
 
     def verdict(self, path: Path, finished: bool) -> None:
-        """Record whether the workflow's check passed the answer of the call at the end of ``path`` (``finished``)."""
+        """Record whether the answer of the call at the end of ``path`` passed the workflow's check.
+
+        ``finished`` is True if it passed.
+        """
         with self._lock:
             one = self._pending.get(path)
             if one is not None:
@@ -161,14 +164,20 @@ class RequestRows:
                 self._passed.add(path)
 
     def shown(self, path: Path, signal: str | None) -> None:
-        """Record the runtime signal of the call at the end of ``path``."""
+        """Record the signal of the call at the end of ``path``; None without one.
+
+        A signal is a label that the application derives from the call's answer.
+        """
         with self._lock:
             one = self._pending.get(path)
             if one is not None:
                 one.signal = signal
 
     def left(self) -> None:
-        """Record that the workflow's last loop has ended. If no stage can follow, end the request and emit its rows."""
+        """Record that the last loop of the workflow has ended.
+
+        If no stage can follow, the request ends and its rows are emitted.
+        """
         if self._template.certain_stages:  # otherwise the application may still choose a stage after the loop
             self._settle(keeps_open=True)
 

@@ -1,4 +1,4 @@
-"""Translates the outcomes of one request's calls into branches of the trie over which plans are made."""
+"""Translates the outcomes of one request's calls into branches of the trie that plans are made over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOTHING = Outcome(None, None)
 
 
 class Belief:
-    """The progress of one request over a trie whose branches do not depend on the outcomes of calls.
+    """The progress of one request, for a trie whose branches do not depend on the outcomes of calls.
 
     The application alone chooses the next stage.
     """
@@ -45,7 +45,7 @@ class Belief:
         return False
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
-        """Return the name of the trie's branch on which the request continues after ``path``, and a note (empty if none).
+        """Return the name of the trie's branch on which the request continues after ``path``, and a note (may be empty).
 
         The branch is None if requests with these outcomes end after ``path``. Before the first call, the branch is the first
         stage, or None if it is unknown which of several first stages comes.
@@ -61,11 +61,14 @@ class Belief:
         return stages, ""
 
     def ends_at(self, path: Path) -> bool:
-        """Return whether requests with the outcomes so far end after ``path``; False if the application alone decides."""
+        """Return whether, given the outcomes so far, the trie ends the request after ``path``.
+
+        False if the application alone decides when to end.
+        """
         return False
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the number of the group of agreeing answers from which to answer if the request ends after ``path``.
+        """Return the number of the group of agreeing answers from which a request that ends after ``path`` takes its answer.
 
         None if the last answer is to be returned.
         """
@@ -73,7 +76,7 @@ class Belief:
 
 
 class SeenOutcomes(Belief):
-    """The state of a request whose plans depend on the outcomes of its calls.
+    """The progress of one request, for a trie whose branches depend on the outcomes of calls.
 
     Not thread-safe: the session calls it with the session's lock held.
 
@@ -132,11 +135,14 @@ class SeenOutcomes(Belief):
         return self._stages[arm], "" if seen.is_exact else f"the profile never saw this outcome: planned as {shown}"
 
     def ends_at(self, path: Path) -> bool:
-        """Return whether requests with the outcomes so far end after ``path``; False if the application alone decides."""
+        """Return whether, given the outcomes so far, the trie ends the request after ``path``.
+
+        False if the application alone decides when to end.
+        """
         return not self._numbers and self.arm(path)[0] is None
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the number of the group of agreeing answers from which to answer if the request ends after ``path``.
+        """Return the number of the group of agreeing answers from which a request that ends after ``path`` takes its answer.
 
         None if the last answer is to be returned.
         """

@@ -37,11 +37,11 @@ ended meanwhile, the plan is used: the time in between is LangGraph's own step."
 class Session(StopRulePolicy):
     """A :class:`~vinelm.policies.Policy` that plans for one request (VineLM paper §4.3).
 
-    Each plan starts from the given prefix, with the seconds since ``started_at`` and the recorded dollars. If the model for
-    a prefix is asked for again (in a retry or a fan-out), the answer is the same, unless that model's call has failed
-    meanwhile. Calls of the prefix that another process made count with the dollars that this process recorded or, if it
-    recorded none, with the expected dollars. A stage that the trie lacks there runs its declared default model; the
-    :meth:`trace` then gives the reason.
+    Each plan starts from the given prefix, with the seconds since ``started_at`` and the recorded dollars. If the model for a
+    prefix is asked for again (in a retry or a fan-out), the answer is the same, unless that model's call has failed meanwhile.
+    Calls of the prefix that another process made count with the dollars that this process recorded or, if it recorded none,
+    with the expected dollars. If the trie lacks a stage after a prefix, the stage runs its declared default model, and
+    :meth:`trace` gives the reason.
 
     With ``cost_budget="per_request"`` and ``mode="enforce"``, :attr:`guard` authorizes every call. A call that could exceed
     the cap raises :class:`~vinelm.errors.CallRefused` and appears in :meth:`trace`. If its stage runs again, the stage
@@ -152,7 +152,7 @@ class Session(StopRulePolicy):
     # -- the policy --------------------------------------------------------------------------------------------
 
     def begin(self, kind: str | None, note: str = "") -> None:
-        """Plan for a request of this type from now on, if the trie has types; an unknown type counts as "other".
+        """Set the request type for which later plans are made, if the trie has types; an unknown type counts as "other".
 
         This is called before the first :meth:`next_model`, and again if another process resumes the request. ``note`` gives
         the reason if the type is unknown.
@@ -204,10 +204,10 @@ class Session(StopRulePolicy):
                 self._follower.resumed(self.assigned, costs_usd)
 
     def _draw(self) -> None:
-        """Follow the plan only if the request is assigned to it, and restore the bound that was drawn for the request.
+        """Set from the request's assignment whether it follows the plan, and which bound was drawn for it.
 
-        Under a traffic split, the bound drawn when the request began stays valid, also after another process resumes the
-        request.
+        Under a traffic split, one of two bounds is drawn for each request. The bound drawn when the request began stays valid,
+        also after another process resumes the request.
         """
         self.follows = self._replanner.follows = self.mode == "enforce" and self.assigned.is_plan
         # If spend control or a new trie has moved the bound since the request began, the drawn bound still holds.
@@ -272,7 +272,7 @@ class Session(StopRulePolicy):
     def returned(self, prefix: tuple[str, ...]) -> int | None:
         """Return the number of the group of agreeing answers that is most probably right.
 
-        None if the last answer is to be returned, or if no plan is followed.
+        The request's answer is taken from this group. None if the last answer is to be returned, or if no plan is followed.
         """
         if not self.follows:
             return None
@@ -307,9 +307,10 @@ class Session(StopRulePolicy):
     def speculated(
         self, stage: str, prefix: tuple[str, ...], candidates: Sequence[ToolCandidate], settings: Speculation, **started: Any
     ) -> Sequence[ToolCandidate]:
-        """Return the tool calls that are worth prefetching by the plan or, without a plan, all that are likely enough.
+        """Return the tool calls that are worth prefetching according to the plan.
 
-        ``started`` holds the figures of the prefetches started so far; see :meth:`vinelm.policies.Policy.speculated`.
+        Without a plan, return all that are likely enough. ``started`` holds the figures of the prefetches started so far; see
+        :meth:`vinelm.policies.Policy.speculated`.
         """
         with self._lock:
             found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, guard=self.guard, **started)
@@ -382,7 +383,7 @@ class Session(StopRulePolicy):
         tell: Callable[[Any], None],
         followers: Sequence[CallFollower | None] | None = None,
     ) -> None:
-        """Call ``tell`` with each of the followers (None: with all), and note its errors in the trace.
+        """Call ``tell`` with each of the followers (None: with all), and note errors of these calls in the trace.
 
         ``event`` and ``path`` name the event and the call in such a note. If a follower raises an error on "ended", it is
         notified that the call was interrupted, so that no call stays in flight.

@@ -60,7 +60,7 @@ class Room:
 
 
 class Starts(NamedTuple):
-    """The reads to start, best first, and a short reason why other reads are not started."""
+    """The reads to prefetch, best first, and ``why``: a short reason why the other reads are not prefetched."""
 
     candidates: tuple[ToolCandidate, ...]
     why: str
@@ -69,11 +69,12 @@ class Starts(NamedTuple):
 def decide(
     candidates: Sequence[ToolCandidate], tools: Mapping[str, ToolFigures], worth: SecondWorth, room: Room, settings: Speculation
 ) -> Starts:
-    """Return the reads to start: all with p E[min(tau, L)] v > (1 - p) c that fit into every cap.
+    """Return the reads to prefetch: those whose expected saving of time is worth more than their expected waste.
 
-    p is the probability that the model requests the read, tau the read's duration, c its cost, L the duration of the model
-    call and v the worth of a second. If v is infinite, only ``waste_usd`` limits the expected waste; if v is 0, no read is
-    started. Reads that save the most seconds per second of their duration come first.
+    These are the reads with p E[min(tau, L)] v > (1 - p) c that fit into every cap. Here, p is the probability that the model
+    requests the read, tau the read's duration, c its cost, L the duration of the model call and v the worth of a second. If v
+    is infinite, only ``waste_usd`` limits the expected waste; if v is 0, no read is started. Reads that save the most seconds
+    per second of their duration come first.
 
     Args:
         candidates: reads that the model may request, with probabilities.

@@ -1,4 +1,4 @@
-"""Prefix fill-in, then gradient boosting on features of table cells (VineLM paper §5.3). Needs the extra ``xgboost``."""
+"""Extends successes to longer paths, then predicts table cells by gradient boosting (VineLM paper §5.3). Extra ``xgboost``."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class PrefixXgboostEstimator(ColumnEstimator):
 def cell_features(cells: ObservationTable, entries: Entries) -> FloatArray:
     """Return the features of each pair of a request and a node other than the root; shape (requests * n, features).
 
-    The first n rows belong to the first request. Features: depth, counts and means of row and column, values and means of the
-    proper prefixes at each depth, the mean of the sibling nodes, and the power scores of the models on the path. NaN where a
-    feature is undefined.
+    The first n rows belong to the first request. A pair is a cell of a table with a row per request and a column per node.
+    Features: depth, counts and means of row and column, values and means of the path's proper prefixes at each depth, the mean
+    of the sibling nodes, and the power scores (:func:`_power`) of the path's models. NaN where a feature is undefined.
     """
     trie, known = cells.trie, entries.is_known
     size = len(trie)

@@ -61,8 +61,9 @@ class Entries:
         return ~np.isnan(self.values)
 
     def column_means(self) -> FloatArray:
-        """Return the mean of each column's known entries, shape (n + 1,). A column without known entries gets its model's mean
-        at its depth.
+        """Return the mean of each column's known entries, shape (n + 1,).
+
+        A column without known entries gets its model's mean at its depth.
         """
         total, count = np.nansum(self.values, axis=0), self.is_known.sum(axis=0).astype(np.float64)
         fallback = pooled_mean(self.trie, total, count, prior=0.0, weight=1e-6)
@@ -70,7 +71,7 @@ class Entries:
 
 
 def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
-    """Set to 0 (no right answer), in place, the unknown ``values`` of each request on branches that it did not take."""
+    """In place, set to 0 (no right answer) the unknown ``values`` of requests on branches that they did not take."""
     trie, arms = cells.trie, arms_of(cells.trie)
     if not arms.is_choice.any():
         return
@@ -90,7 +91,7 @@ def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
 
 
 def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatArray) -> AnnotatedTrie:
-    """Return the trie ``plain`` with its rates ``success`` replaced by the given ones, limited to what its stop rates allow.
+    """Return the trie ``plain`` with ``success`` as its P(right) at each node, limited to what its stop rates allow.
 
     The probabilities of the branches are counted again from ``cells``, so that they match these rates.
     """
@@ -106,8 +107,8 @@ class ColumnEstimator(CascadeEstimator):
     """Base class of estimators that predict the accuracy A(u) of each path directly.
 
     Stop rates, which the path costs need, come from :class:`CascadeEstimator`. ``success`` of a node is derived so that the
-    path's accuracy equals the prediction; it may lie outside [0, 1]. Merged histories are not supported: their nodes
-    represent many paths, and a right answer on one path does not imply right answers on the others.
+    path's accuracy equals the prediction, even if ``success`` then lies outside [0, 1]. Merged histories are not supported:
+    their nodes represent many paths, and a right answer on one path does not imply right answers on the others.
 
     If the trie branches, a path's column is the mass of right answers on it: 0 for a request that takes another branch.
     Then ``success`` is limited to what the stop rates allow, so that a node's branches are consistent with it.
@@ -145,7 +146,10 @@ class AverageEstimator(ColumnEstimator):
 
 
 class PrefixAverageEstimator(ColumnEstimator):
-    """Fills in prefixes, then estimates a path's accuracy by the mean of the known entries in its column."""
+    """Extends each success to all longer paths, then takes means of the known entries.
+
+    The mean of the known entries in a path's column is the path's estimated accuracy.
+    """
 
     name: ClassVar[str] = "prefix-average"
 
@@ -154,9 +158,9 @@ class PrefixAverageEstimator(ColumnEstimator):
 
 
 class PrefixImputeEstimator(ColumnEstimator):
-    """Fills in prefixes, then imputes unknown entries from a low-rank approximation (iterated), then takes column means.
+    """Extends each success to all longer paths, imputes the other unknown entries, then takes column means.
 
-    The paper gives neither the rank nor the number of iterations.
+    Entries are imputed by iterated low-rank approximation; the paper gives neither the rank nor the number of iterations.
     """
 
     name: ClassVar[str] = "prefix-impute"

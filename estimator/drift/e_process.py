@@ -25,7 +25,7 @@ class GroupComparison:
     element of the added arrays. Not thread-safe.
 
     Args:
-        share: the probability, in (0, 1), that a request is served by the new group; the same for all requests.
+        share: the probability, in (0, 1), with which each request is served by the new group.
         margin: a difference that is tolerated, in units of ``most``; above -1.
 
     Attributes:
@@ -92,7 +92,7 @@ class Bets(Protocol):
 
 @dataclass(frozen=True)
 class ShareAbove:
-    """Bets against "the chance of a 1 is at most ``most``", for values 0 and 1: likelihood ratios of higher chances.
+    """Bets against "the chance of a 1 is at most ``most``", for values 0 and 1, by likelihood ratios of higher chances.
 
     Args:
         most: in [0, 1). With 0, any 1 is proof.
@@ -175,7 +175,7 @@ class EProcess:
     _low_at: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def add(self, value: FloatArray | float, counts: BoolArray | bool = True) -> FloatArray:
-        """Add one value to each process that ``counts`` selects (the others do not bet), and return the log of the wealth."""
+        """Add one value to each process for which ``counts`` is True, and return the log of every process's wealth."""
         factors = self.bets.log_factors(np.asarray(value, np.float64))
         if counts is not True:
             factors = np.where(np.asarray(counts)[..., None], factors, 0.0)
@@ -200,8 +200,9 @@ class EProcess:
 
     @property
     def before_change(self) -> int:
-        """The estimated number of values before the change; only if the object holds a single process.
+        """Return the estimated number of values before the change. The object must hold a single process.
 
-        The estimate is where the bet that has gained most since its lowest wealth had this lowest wealth.
+        Among the bets, the one is chosen that has gained most since its lowest wealth. The estimate is the number of values
+        after which this lowest wealth was reached.
         """
         return int(self._low_at[int((self._start - self._low).argmax())]) if self.count else 0

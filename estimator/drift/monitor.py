@@ -129,7 +129,10 @@ class DriftMonitor:
         )  # fmt: skip
 
     def _enter(self, node: int) -> _Node:
-        """Begin and return the tests of a node. The k-th node to be reached gets 1/(k(k+1)) of the false-alarm rate alpha."""
+        """Begin the tests of a node that a result reaches for the first time, and return them.
+
+        The k-th node to be reached gets 1/(k(k+1)) of the false-alarm rate alpha.
+        """
         k = len(self._nodes) + 1
         # The sum of 1/(k(k+1)) over all k is 1, so the shares of any number of nodes add up to at most alpha (union bound).
         alpha = self.config.alpha / (k * (k + 1))

@@ -10,7 +10,7 @@ Direction = Literal["up", "down"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """Drift of one annotated quantity of one node.
+    """One annotated quantity of one node that has moved: served results no longer match it.
 
     Attributes:
         node, path, stage: the node, the models of its path, and the stage of its last call.
@@ -43,18 +43,18 @@ class Moved:
         return self.path[-1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return this drift as plain JSON types."""
         return {**asdict(self), "path": list(self.path)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriftReport:
-    """The results that were compared, and the annotations that have moved.
+    """The number of results that were compared, and the annotated quantities that have moved.
 
     Attributes:
         alpha: the chance of any false alarm.
         rows, nodes: the numbers of results and nodes that were compared.
-        moved: what has moved, in the order in which it was noticed.
+        moved: the quantities that have moved, in the order in which this was noticed.
         unplaced: results of paths that the trie lacks, or after a passed check; not compared.
         left_out: results of later calls, not compared because plans over signals select the requests that get there.
         under_load: results whose seconds were not compared, because other calls were in flight on the engine when they began.
@@ -69,5 +69,5 @@ class DriftReport:
     under_load: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return the report as plain JSON types."""
         return {**asdict(self), "moved": [one.to_dict() for one in self.moved]}

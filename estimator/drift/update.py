@@ -1,5 +1,6 @@
-"""Updates a trie's stop rates, costs and latencies from served results. Accuracies follow the stop rates, as answers have no
-score.
+"""Updates a trie's stop rates, costs and latencies from served results.
+
+Accuracies follow the stop rates, because served answers have no score.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
     """Return the trie updated with the served results. Pure.
 
     A result that was followed by k later requests weighs 2^(-k / half_life), and the trie's old estimates are discounted in the
-    same way. First the latencies of all nodes of an engine are updated from all its results, and the costs of all nodes of a
-    model from all its results; then each node is updated from its own results. Latencies of calls that began under load are
-    ignored. If a stop rate changes, the chances of a right answer given that the request stops, and given that it continues,
-    stay the same. In a trie of signals, which select the requests that reach a node, only the latencies by engine and the costs
-    by model change. Request types get their shares among the served requests.
+    same way. First, each engine's results update the latencies of all its nodes, and each model's results update the costs of
+    all its nodes. Then each node is updated from its own results. Latencies of calls that began under load are ignored. If a
+    stop rate changes, the chances of a right answer given that the request stops, and given that it continues, stay the same.
+    In a trie of signals, which select the requests that reach a node, only the latencies by engine and the costs by model
+    change. Request types get their shares among the served requests.
 
     Args:
         annotated: The trie.
@@ -97,7 +98,10 @@ class _Seen:
         self.is_plain = annotated.signals is None
 
     def kinds(self) -> dict[str, float]:
-        """Return the weight of each request type: its discounted requests in the profile plus the weights of served ones."""
+        """Return the weight of each request type, keyed by the type.
+
+        The weight is the discounted number of the type's requests in the profile plus the weights of its served requests.
+        """
         trie = self.annotated.trie
         counts: dict[str, float] = defaultdict(float)
         of_stage, meta = self.annotated.stage_kinds, self.annotated.meta
@@ -138,7 +142,7 @@ class _Seen:
         return np.asarray((self.known * common + own) / (self.known + np.bincount(node, weight, self.size)))
 
     def stops(self, known: FloatArray) -> FloatArray:
-        """Return the nodes' updated stop rates, shape (n + 1,); ``known`` are the old ones.
+        """Return the nodes' updated stop rates, shape (n + 1,); ``known`` has the old rates.
 
         Only results count for which it is known whether the request stopped. In a trie of signals, the rates do not change.
         """
@@ -156,7 +160,7 @@ def _ratio(new: FloatArray, old: FloatArray) -> FloatArray:
 
 
 def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
-    """Return the trie's arrays that change with the stop rates, updated, keyed by the name of the attribute.
+    """Return the updated arrays of the trie that depend on its stop rates, keyed by attribute name.
 
     Empty if the trie merges histories.
     """

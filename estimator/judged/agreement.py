@@ -31,7 +31,7 @@ class Rate:
 
     @classmethod
     def of(cls, shares: Iterable[float]) -> Self:
-        """Return the mean of these shares, one share for each request, as a rate. Without requests, the mean is 1/2."""
+        """Return the rate that is the mean of ``shares``, one share for each request. Without requests, the mean is 1/2."""
         found = list(shares)
         return cls(math.fsum(found) / len(found) if found else 0.5, len(found))
 
@@ -94,7 +94,7 @@ class JudgeAgreement:
 
     @property
     def false_share(self) -> float:
-        """P(verdict correct | the answer is wrong)."""
+        """The share of wrong answers that the judge calls correct, in [0, 1]."""
         return 1.0 - self.specificity.share
 
     @property

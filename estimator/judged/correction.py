@@ -30,7 +30,8 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
     Each probability of the form P(event and the verdict is correct) is corrected by
     :meth:`~vinelm.estimator.judged.agreement.JudgeAgreement.corrected`, and limited to P(event). The standard errors of a
     path's accuracy include the judge's error. Those of contingent plans do not, because the judge's error is common to all
-    branches of a plan, while branches' errors count as independent. Signals are corrected outcome by outcome.
+    branches of a plan, while branches' errors count as independent. In a trie of signals, the probabilities of each outcome are
+    corrected separately.
 
     Args:
         annotated: The estimate from the verdicts.
@@ -120,7 +121,7 @@ def _signals(annotated: SignalTrie, agreement: JudgeAgreement) -> SignalTrie:
 
 
 def corrected_report(report: ValidationReport, agreement: JudgeAgreement) -> ValidationReport:
-    """Return the report corrected for the judge's errors. Its shares by depth remain shares of "correct" verdicts."""
+    """Return the validation report, corrected for the judge's errors. Its shares by depth stay shares of "correct" verdicts."""
     scale = agreement.informedness
     selection = report.selection
     if selection is not None:

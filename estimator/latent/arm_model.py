@@ -1,5 +1,6 @@
-"""Models which branch a request takes, by stick-breaking logistic regressions. They have a row for each node, each of its
-branches except the last, and a wrong or right answer there.
+"""Models which branch a request takes, by stick-breaking logistic regressions.
+
+A regression has one row per node, branch of the node (except the last) and correctness of the answer there.
 
 With branches (arms) 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes the remaining
 probability. A row's logit is a sum of effects of the decision (the stage that decided, and the arm in question), the model
@@ -40,7 +41,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ArmQuestions:
-    """The rows of the regression: one for each node, each of its branches except the last, and a wrong or right answer there.
+    """The rows of the regression: one per node, branch of the node (except the last) and correctness of the answer there.
 
     Rows of a node are adjacent and ordered by branch. At an answerable node they come in pairs (wrong, right). At other nodes
     no answer is right yet, so there is a single row for each branch.
@@ -62,7 +63,7 @@ class ArmQuestions:
 
     @classmethod
     def of(cls, trie: Trie, arms: Arms) -> ArmQuestions:
-        """Build the rows of every node with several branches."""
+        """Return the rows of all nodes that have several branches."""
         pairs = np.where(trie.answerable, 2, 1).astype(np.int64)
         n_rows = np.where(arms.is_choice, (arms.count - 1) * pairs, 0)
         start = np.cumsum(n_rows) - n_rows
@@ -76,7 +77,7 @@ class ArmQuestions:
         return int(self.arms.count.max(initial=0))
 
     def row(self, node: Ints, order: int, right: int) -> Ints:
-        """Return the row index for each ``node``, the branch at position ``order``, and a wrong (0) or right (1) answer.
+        """Return the row's index for each ``node``, given the branch at position ``order`` and a wrong (0) or right (1) answer.
 
         At a node that is not answerable, right and wrong answers share a row.
         """
@@ -168,7 +169,10 @@ class ArmModel:
 
     @classmethod
     def start(cls, cells: ObservationTable, arms: Arms, grid: FloatArray) -> ArmModel:
-        """Return the model before the first Newton step. ``grid`` has the points of the latent difficulty, shape (points,)."""
+        """Return the model with its initial effects, before the first Newton step.
+
+        ``grid`` has the points of the latent difficulty, shape (points,).
+        """
         trie = cells.trie
         questions = ArmQuestions.of(trie, arms)
         cell = np.flatnonzero(arms.is_choice[cells.node] & (cells.arm >= 0))

@@ -1,8 +1,8 @@
 """EM fit of the latent model: request difficulty is a discrete latent trait on a grid with free weights.
 
-Three questions are modelled at a node: is the answer right; does the request stop given a right answer; does it stop given
-a wrong answer. So the workflow's check is learned as an imperfect classifier of answers that behaves similarly at all
-nodes, and every result, accepted or not, gives information about the models' accuracy.
+Three questions are modelled at a node: is the answer right; does the request stop given a right answer; does it stop given a
+wrong answer. So the workflow's check is learned as an imperfect classifier of answers that behaves similarly at all nodes.
+Every result, accepted or not, gives information about the models' accuracy.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class OutcomeProbabilities:
 
     @property
     def stop(self) -> FloatArray:
-        """P(the request stops here), shape (n + 1, points)."""
+        """The probability that a request stops at each node, by grid point; shape (n + 1, points)."""
         return self.right * self.stop_if_right + (1.0 - self.right) * self.stop_if_wrong
 
     @property
     def on_right(self) -> FloatArray:
-        """P(the request continues with a right answer), shape (n + 1, points)."""
+        """The probability that a request continues with a right answer at each node, by grid point; shape (n + 1, points)."""
         return self.right * (1.0 - self.stop_if_right)
 
     @property
     def on_wrong(self) -> FloatArray:
-        """P(the request continues with a wrong answer), shape (n + 1, points)."""
+        """The probability that a request continues with a wrong answer at each node, by grid point; shape (n + 1, points)."""
         return (1.0 - self.right) * (1.0 - self.stop_if_wrong)
 
 
@@ -77,7 +77,7 @@ class LatentFit:
     arms: ArmModel | None = None
 
     def shares(self, arms: Arms) -> ChoiceProbabilities:
-        """Return P(branch | the request continues) of every branch of the trie; 1 if every node has a single branch."""
+        """Return P(branch | the request continues) for every branch of the trie; 1 if every node has a single branch."""
         if self.arms is not None:
             return self.arms.shares()
         certain = np.ones((len(arms), len(self.grid)))
@@ -85,7 +85,9 @@ class LatentFit:
 
 
 def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> LatentFit:
-    """Fit the latent model by EM. Each iteration takes a Newton step for each question and updates each request's posterior.
+    """Fit the latent model by expectation maximization (EM) and return it.
+
+    Each iteration takes a Newton step for each question and updates each request's posterior.
 
     Args:
         cells: the results.
@@ -208,7 +210,7 @@ class _ExpectationMaximization:
             self.arms.step(posterior, belief, with_variances=with_variances)
 
     def _add_arms(self, arms: ArmModel, if_right: FloatArray, if_wrong: FloatArray) -> FloatArray:
-        """Add log P(branch taken), in place, to the results' log likelihoods given a right and a wrong answer.
+        """Add log P(branch taken) to the log likelihoods ``if_right`` and ``if_wrong`` of the results, in place.
 
         Return each request's log P(first stage), shape (requests, points); 0 if only one stage may come first.
         """

@@ -87,7 +87,7 @@ class FeatureMatrix:
 
     @classmethod
     def of(cls, trie: Trie, kinds: OneKind = ONE_KIND) -> FeatureMatrix:
-        """Build the features of every node of ``trie``; ``kinds`` gives the request types of its stages."""
+        """Return the features of every node of ``trie``; ``kinds`` gives the request types that the trie's stages stand for."""
         n_models, n_stages, size = len(trie.models), len(trie.stages), len(trie)
         nodes = np.arange(1, size)
         model, stage = trie.model[1:].astype(np.int64), trie.stage[1:].astype(np.int64)
@@ -150,7 +150,7 @@ class Part:
 
 
 def _arm_parts(trie: Trie) -> list[Part]:
-    """Return the groups of columns for the effects that earlier branches have on the nodes behind them."""
+    """Return the groups of columns for effects of earlier branches: how they change the logits of later nodes."""
     stage, model = trie.stage.astype(np.int64), trie.model.astype(np.int64)
     nodes = certain_nodes(trie)
     up = trie.parent[nodes].astype(np.int64)
@@ -178,7 +178,7 @@ def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[A
 def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
     """Return a CSR matrix of all groups, with ``size`` rows, and the index of each column's group.
 
-    Columns that no node uses stay in the matrix, all zero.
+    Columns that no node uses remain in the matrix and are all zero.
     """
     starts = np.cumsum([0, *(part.width for part in parts)])
     rows = np.concatenate([part.nodes for part in parts])
@@ -228,7 +228,10 @@ def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, 
 
 
 def certain_nodes(trie: Trie) -> Ints:
-    """Return the indices of all nodes from depth 1 on whose previous stage and model are the same in all their histories."""
+    """Return the indices of the nodes whose previous stage and model are the same in all their histories.
+
+    Nodes of first calls are included, the root is not.
+    """
     choice = np.where(trie.model >= 0, _choice(trie), len(trie.stages) * len(trie.models))
     return np.flatnonzero(just_before(trie, choice) >= 0)
 

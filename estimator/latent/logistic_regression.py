@@ -1,4 +1,4 @@
-"""Ridge logistic regression on (node, grid point) counts; the latent model has a regression for each question."""
+"""Ridge logistic regression on counts by node and grid point; the latent model has one regression for each question."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Regression:
         Args:
             at: the features of the rows with results.
             yes: the expected number of results that answer the question with yes, shape (rows, points).
-            asked: the expected number of results that answer it at all, same shape.
+            asked: the expected number of results that answer the question, with yes or no; same shape.
         """
         probability = self.probabilities(at)
         residual, weight = yes - asked * probability, asked * probability * (1.0 - probability)
@@ -114,8 +114,9 @@ class Regression:
         self.coefficients = self.coefficients + move * min(1.0, LONGEST_STEP / max(float(np.abs(move).max()), 1e-12))
 
     def update_variances(self) -> None:
-        """Update each group's variance by MacKay's fixed-point rule: sum of squared effects / number of well-determined
-        effects.
+        """Update each group's variance by MacKay's fixed-point rule.
+
+        The variance becomes the sum of the squared effects divided by the number of well-determined effects.
         """
         self.covariance = linalg.cho_solve(self._factor, np.eye(len(self.coefficients)), check_finite=False)
         n_groups = len(self.variance)

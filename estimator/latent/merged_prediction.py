@@ -1,5 +1,6 @@
-"""Predicts rates of a merged trie's nodes by the latent model: means over the merged histories, if models are chosen as in the
-profile.
+"""Predicts rates of a merged trie's nodes by the latent model, as means over the merged histories.
+
+The means assume that models are chosen as in the profile.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SQUARE_ROOT_BLOCK = 4096
 
 @dataclass(frozen=True, eq=False)
 class MergedRates:
-    """Rates of every node of a merged trie; arrays of shape (n + 1,) unless given.
+    """Rates of every node of a merged trie; arrays of shape (n + 1,) unless another shape is given.
 
     Args:
         rates: the rates given that a request reaches the node, for requests that reach it in the profile.
@@ -57,9 +58,10 @@ class MergedRates:
 def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) -> MergedRates:
     """Propagate the requests' difficulties along the edges, and return the mean rates at each node.
 
-    A node represents many histories, of which few were observed. So observations do not replace predictions here, but shift the
-    node's probabilities by an effect of the node, shrunk according to the spread of these effects over all nodes. Deeper in a
-    loop than any result of the stage, no answer counts as right, because there are no data on whether further turns still help.
+    A node represents many histories, of which few were observed. So observations do not replace predictions here. They shift
+    the node's probabilities by an effect of the node, which is shrunk according to the spread of these effects over all nodes.
+    Deeper in a loop than any result of the stage, no answer counts as right, because there are no data on whether further turns
+    still help.
     """
     probabilities = _with_node_effects(cells, fit)
     probabilities.right[_beyond_rows(cells, trie)] = 0.0
@@ -103,10 +105,10 @@ def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tu
 
 
 def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
-    """Return for each edge the share of its stage's results with its model, shape (edges,).
+    """Return for each edge how often its model is chosen at its stage, shape (edges,).
 
-    Shares are counted over the stage's results and shrunk towards a uniform choice; shares of edges with the same source and
-    stage sum to 1.
+    This is the model's share of the results of the stage, shrunk towards a uniform choice. Shares of edges with the same source
+    and stage sum to 1.
     """
     n_models = len(trie.models)
     kind = trie.stage.astype(np.int64) * n_models + trie.model
@@ -139,7 +141,10 @@ def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatAr
 
 
 def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbabilities:
-    """Return the fitted probabilities, with each node's logits shifted by an effect of the node that the features lack."""
+    """Return the fitted probabilities, with each node's logits shifted by an effect of that node alone.
+
+    The features of the latent model do not have such an effect.
+    """
     fitted = fit.probabilities
     weight, stop = fit.posterior[cells.request], cells.stop[:, None]
     right, wrong = weight * fit.belief, weight * (1.0 - fit.belief)

@@ -1,5 +1,6 @@
-"""Predicts unobserved outcomes and branches. Observed outcomes stay as they are, so the rates of every node are over *all*
-requests, observed or not.
+"""Predicts unobserved outcomes and branches by the latent model; observed outcomes stay as they are.
+
+So the rates of every node are over *all* requests, observed or not.
 """
 
 from __future__ import annotations
@@ -115,10 +116,10 @@ def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen:
 def _seen_arms(
     cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ChoiceProbabilities
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the number of observed requests that took each branch, and of those with a right answer; shape (arms, points)
-    each.
+    """Return the number of observed requests that took each branch, and the number of those with a right answer.
 
-    Where the branch of a request is unknown, it counts on each branch with the probability in ``shares``.
+    Both have the shape (arms, points). If it is unknown which branch a request took, the request counts on each branch with the
+    probability in ``shares``.
     """
     goes_on = ~cells.stop & (arms.count[cells.node] > 0)
     weight, belief = fit.posterior[cells.request], fit.belief * np.ones(len(fit.grid))
@@ -141,6 +142,9 @@ def _seen_arms(
 
 
 def _sums(of: Ints, values: FloatArray, size: int) -> FloatArray:
-    """Return, for each index below ``size``, the sum of the rows of ``values`` with this index in ``of``; (size, points)."""
+    """Return the sums of the rows of ``values`` that have the same index in ``of``; shape (size, points).
+
+    Row i of the result is the sum for index i; indices are below ``size``.
+    """
     rows = np.arange(len(of))
     return np.asarray(sparse.csr_array((np.ones(len(of)), (of, rows)), shape=(size, len(of))) @ values, dtype=np.float64)

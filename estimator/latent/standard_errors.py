@@ -43,7 +43,7 @@ TINY = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class StandardErrors:
-    """Standard errors of the estimates at each node; arrays of shape (n + 1,).
+    """Standard errors of the estimates for each node; arrays of shape (n + 1,).
 
     Attributes:
         accuracy: of the accuracy of the path to the node, as a fraction.
@@ -247,7 +247,7 @@ class Gradients(NamedTuple):
 
 
 def gradients(trie: Trie, question: MovedRates, predicted: PredictedRates) -> Iterator[Gradients]:
-    """Yield the gradients of a question's coefficients, one subtree of the root at a time to limit memory."""
+    """Yield the derivatives by a question's coefficients, for one subtree of the root at a time to limit memory."""
     basis = np.asarray(np.linalg.cholesky(question.regression.covariance), dtype=np.float64)
     features = question.regression.features
     n_effects = features.design.shape[1]
@@ -289,7 +289,10 @@ def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
 
 
 def _unknown(cells: ObservationTable, predicted: PredictedRates) -> FloatArray:
-    """Return the share of requests for which no outcome on a path (its end, an earlier stop or another branch) was observed."""
+    """Return for each node the share of requests for which it was not observed how they leave the path to the node.
+
+    A request leaves the path at its end, by an earlier stop, or on another branch.
+    """
     trie, arms, size = cells.trie, predicted.arms, len(cells.trie)
     stops = np.bincount(cells.node[cells.stop], minlength=size).astype(np.float64)
     known = np.flatnonzero(cells.arm >= 0)

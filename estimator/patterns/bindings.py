@@ -25,7 +25,7 @@ _PLACES_A_MESSAGE = 1000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Binding:
-    """The source of one argument of a tool call.
+    """The source from which one argument of a predicted tool call is taken.
 
     Args:
         kind: "call" for a value of an earlier call of ``tool``. "named" for the last values of a given name in any earlier
@@ -54,7 +54,7 @@ Bindings = tuple[tuple[str, Binding], ...]
 
 
 class Filled(NamedTuple):
-    """The arguments of a call, or some of them, filled in by bindings.
+    """Arguments of a predicted call, filled in by bindings.
 
     Attributes:
         arguments: the values by the argument's name.
@@ -119,7 +119,7 @@ class Sources:
 
 
 def fill(bindings: Bindings, sources: Sources) -> dict[str, Filled]:
-    """Return the arguments of the calls that the bindings can make from the values so far, newest values first.
+    """Return the calls' arguments that the bindings can fill in from the values seen so far, newest values first.
 
     The keys are the arguments as text. At most :data:`MOST_ROWS` calls are returned.
     """
@@ -217,7 +217,7 @@ def _of_words(wanted: Sequence[tuple[str, Binding]], sources: Sources) -> Iterat
 
 
 def as_type(text: str, kind: str) -> str | int | float | None:
-    """Return a token converted to the type ``kind``: "text", "int" or "float"; None if it is not such a number."""
+    """Return a token converted to the type ``kind``: "text", "int" or "float"; None if this conversion is impossible."""
     if kind == "text":
         return text
     try:

@@ -41,7 +41,7 @@ class Patterns:
     Args:
         reads: the names of the read-only tools.
         sets: pairs of a tool and a set of bindings for its arguments.
-        counts: the numbers (hits, trials) of possible calls by their key
+        counts: the numbers (hits, trials) of possible calls, by the key under which a call is counted
             (:func:`~vinelm.estimator.patterns.regression.keys_of`): hits were requested before the next write, trials are all
             possible calls.
         coefficients: the coefficients of the logistic regression, one for each feature; empty without enough data.
@@ -92,7 +92,7 @@ class Patterns:
         return PatternsInRun(self)
 
     def candidates_of(self, seen: SessionState) -> list[ToolCandidate]:
-        """Return what :meth:`candidates` returns, for a session state that the caller updates with :meth:`SessionState.add`."""
+        """Like :meth:`candidates`, for a session state that the caller keeps up to date with :meth:`SessionState.add`."""
         if not self.coefficients:
             return []
         found = []
@@ -108,7 +108,7 @@ class Patterns:
 
 
 class PatternsInRun:
-    """Patterns, with the state of the run for which they predict. Not thread-safe.
+    """Patterns together with the state of one run of the application, whose reads they predict. Not thread-safe.
 
     Args:
         patterns: the patterns.
@@ -163,7 +163,7 @@ def mine(
     groups: Sequence[Hashable] | None = None,
     schemas: Mapping[str, str] | None = None,
 ) -> Patterns:
-    """Mine patterns from recorded sessions.
+    """Mine patterns from recorded sessions and return them.
 
     Args:
         sessions: each has the user's messages and the calls, with arguments and results, in order.
@@ -222,7 +222,7 @@ def _count(
     reads: frozenset[str],
     support: Mapping[tuple[str, Bindings], set[Hashable]],
 ) -> tuple[list[tuple[str, Bindings]], dict[Key, list[int]], dict[Hashable, dict[Key, list[int]]]]:
-    """Count how often the calls that sets of bindings yield are requested, and drop sets that never make a call likely.
+    """Count how often the calls that sets of bindings yield are requested; drop sets that never make a call likely.
 
     ``support`` has the sets to choose from, as a mapping from (tool, bindings) to the groups in which the set yielded a call.
 
@@ -267,7 +267,7 @@ def _moments(
 
 
 def read_before_the_next_write(events: History, reads: frozenset[str]) -> set[str]:
-    """Return the keys of the reads that were requested before the next write."""
+    """Return the keys of the reads in ``events`` that come before the first write."""
     coming: set[str] = set()
     for event in events:
         if isinstance(event, ToolEvent):

@@ -35,17 +35,24 @@ FEATURES = tuple(_NAMES.split())
 
 
 def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
-    """Return the keys under which the call ``one``, which a set of bindings yields, is counted.
+    """Return the keys under which one possible call from a set of bindings is counted.
 
-    There is one key for each suffix of earlier events, the shortest suffix first. ``is_again``: whether the call was executed
-    before the last write. ``seen``: the session so far.
+    There is one key for each suffix of earlier events, the shortest suffix first.
+
+    Args:
+        one: the call.
+        is_again: whether the call was executed before the last write.
+        seen: the session so far.
     """
     rank, count = min(one.rank, 3), min(one.of, 4)
     return [(one.at, rank, count, is_again, suffix) for suffix in seen.suffixes]
 
 
 def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
-    """Return the share of hits of each key, by length of the suffix, shrunk towards the share at the next shorter length."""
+    """Return for each key the share of trials that were hits, shrunk towards the share of the next shorter suffix.
+
+    ``keys`` are ordered by the length of their suffix of earlier events, from the shortest.
+    """
     values, p = [], PRIOR
     for key in keys:
         hits, trials = lookup(key) or NEVER
@@ -57,7 +64,9 @@ def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
 def features_of(
     possible: Possible, seen: SessionState, sets: Sequence[tuple[str, Bindings]], lookup: Lookup
 ) -> list[float] | None:
-    """Return the values of :data:`FEATURES` for a possible call, from the session and the set that makes the call most likely.
+    """Return the values of :data:`FEATURES` for a possible call.
+
+    They depend on the session, and on the set of bindings that makes the call most likely.
 
     Returns None for a call whose counts give a probability below :data:`FLOOR`.
 
@@ -121,7 +130,7 @@ def fit(features: NDArray[np.float64], hits: NDArray[np.float64]) -> list[float]
 
 
 def fit_calibrated(features: NDArray[np.float64], hits: NDArray[np.float64], groups: Sequence[Hashable]) -> list[float]:
-    """Return coefficients calibrated on groups that they were not fitted on.
+    """Return the coefficients of the logistic regression, calibrated on groups that they were not fitted on.
 
     Args:
         features: shape (calls, features), the first column 1.
@@ -145,7 +154,7 @@ def fit_calibrated(features: NDArray[np.float64], hits: NDArray[np.float64], gro
 
 
 def add_counts(counts: dict[Key, list[int]], other: Mapping[Key, Sequence[int]]) -> None:
-    """Add the given hits and trials to ``counts``, in place."""
+    """Add the hits and trials in ``other`` to ``counts``, in place."""
     for key, (hits, trials) in other.items():
         of_key = counts.setdefault(key, [0, 0])
         of_key[0] += hits

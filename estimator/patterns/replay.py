@@ -1,5 +1,6 @@
-"""Replays tool prefetching on recorded sessions: the number of reads that are ready when requested, and the effect on time and
-cost.
+"""Replays tool prefetching on recorded sessions, and measures its effect on time and cost.
+
+It also counts the reads whose results are ready when they are requested.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ LEAST_GAIN = 0.01
 
 @dataclass
 class Replayed:
-    """Sums over the replayed sessions.
+    """The result of replaying sessions: sums over these sessions.
 
     Args:
         calls: the number of calls of any tool.
@@ -59,7 +60,7 @@ class Replayed:
 
     @property
     def speculations_per_call(self) -> float:
-        """Prefetched reads per tool call (any tool)."""
+        """The number of prefetched reads divided by the number of tool calls (any tool)."""
         return self.speculations / max(1, self.calls)
 
     @property
@@ -69,7 +70,7 @@ class Replayed:
 
     @property
     def total_s(self) -> float:
-        """Total seconds without prefetching."""
+        """The total seconds of the sessions without prefetching: model calls and tool calls."""
         return self.model_s + self.tool_s
 
     @property
@@ -89,7 +90,7 @@ Predictions = Sequence[Sequence[ToolCandidate]]
 
 
 def predictions(patterns: Patterns, session: History) -> list[list[ToolCandidate]]:
-    """Return the predictions of ``patterns`` after each event of a recorded session."""
+    """Return the predicted reads after each event of a recorded session: one list of candidates for each event."""
     seen, found = SessionState(patterns.reads), []
     for event in session:
         seen.add(event)
@@ -107,7 +108,7 @@ def replay(
     cost_usd: float = 0.0,
     messages_s: Mapping[int, float] | None = None,
 ) -> Replayed:
-    """Replay one session in virtual time.
+    """Replay one session in virtual time, as if reads had been prefetched, and return the sums over it.
 
     A prefetch starts together with a model call, if fewer than ``at_once`` prefetches are running; a write makes all
     results stale. A model call takes the time between two tool calls.
@@ -180,7 +181,9 @@ def hold_out(
     folds: int = 3,
     cost_usd: float = 0.0,
 ) -> Replayed:
-    """Replay each session with patterns mined from the other folds, and return the sums. Sessions of a group share a fold.
+    """Divide sessions into folds, replay each session with patterns mined from the other folds, and return the sums.
+
+    Sessions of a group share a fold.
 
     Args:
         sessions: each has the user's messages and the calls, with arguments and results, in order.

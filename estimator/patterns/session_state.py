@@ -26,9 +26,9 @@ WithSources = tuple[str, Bindings, tuple[str, ...]]
 
 
 def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...]:
-    """Return each pair of a tool and its bindings as a triple with the names of what the bindings read, without constants.
+    """Return triples: a tool, its bindings, and the names of the sources that the bindings read.
 
-    For these names see :attr:`Binding.reads`.
+    Constants have no source. For the names see :attr:`Binding.reads`.
     """
     return tuple((tool, of, tuple({one.reads: None for _, one in of if one.kind != "constant"})) for tool, of in sets)
 
@@ -90,7 +90,7 @@ class SessionState:
         self.calls_this_turn = 0
 
     def add(self, event: str | ToolEvent) -> None:
-        """Add a user message or a finished call."""
+        """Update the state with a user message or a finished call."""
         self._take_in(event)
         self.suffixes = [tuple(self.signatures[-length:]) if length else () for length in range(LONGEST_SUFFIX + 1)]
 
@@ -119,7 +119,10 @@ class SessionState:
             self.sources.add_call(at, event)
 
     def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
-        """Return the calls that the sets of bindings yield now, by the call's key; reads since the last write are left out."""
+        """Return the calls that the sets of bindings yield now, by the call's key.
+
+        Calls already executed since the last write are left out.
+        """
         found: dict[str, Possible] = {}
         version_of = self.sources.versions.get
         for at, (tool, bindings, sources) in enumerate(sets):

@@ -1,4 +1,4 @@
-"""Finds the sets of bindings that explain the arguments of recorded reads."""
+"""Finds the sets of bindings that explain recorded reads. A binding is the source of one argument of a tool call."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ _MOST_LEAVES = 2000
 def find_sets(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str]
 ) -> dict[tuple[str, Bindings], set[Hashable]]:
-    """Return a few sets of bindings for each tool, as a mapping from (tool, bindings) to the groups in which the set yielded a
-    call.
+    """Return a few sets of bindings for each tool, which yield the recorded reads.
+
+    The result is a dictionary from (tool, bindings) to the groups of sessions in which this set yielded a recorded call.
     """
     finder = _Finder(sessions, groups, reads)
     support: dict[tuple[str, str, Binding], set[Hashable]] = defaultdict(set)
@@ -80,7 +81,8 @@ class _Yield:
 def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bindings]]:
     """Return at most :data:`MOST_SETS` sets that together yield the recorded calls, most useful first.
 
-    They are chosen greedily by the number of recorded calls that no earlier set yields; on ties, by the fewest calls yielded.
+    They are chosen greedily, by the number of recorded calls that no earlier set yields. Of equally good sets, the one that
+    yields the fewest calls is chosen.
     """
     chosen: list[tuple[str, Bindings]] = []
     covered: set[int] = set()

@@ -1,4 +1,4 @@
-"""The latent model of answers: the probabilities of an answer's type and label, given the request's latent pair.
+"""The latent model of answers: the probabilities of an answer's type and label, given the request's two latent traits.
 
 Types of an answer: right (R), none (E), wrong but equal to a right answer by ``agree`` (V), the request's usual mistake
 (W1), its second mistake (W2), wrong in a unique way (U). Answers of the same type agree, and R agrees with V; an answer of
@@ -80,7 +80,7 @@ class Features:
 
     @classmethod
     def of(cls, contexts: Sequence[Context], model_sd: float, price: FloatArray, centre: FloatArray | None) -> Features:
-        """Return the effects of these contexts.
+        """Return the features of these contexts.
 
         Args:
             contexts: The contexts.
@@ -147,13 +147,13 @@ class AnswerFit:
     """A fitted latent model; the module's docstring explains the types of answers (R, E, V, W1, W2, U).
 
     Args:
-        grid: The latent pairs.
+        grid: The latent pairs (easiness, popularity of the usual mistake); a point is one pair.
         log_weights: Log of their weights, shape (points,).
         features: The effects of the contexts.
         right_effects: Effects on an answer being right or of type V (alike), shape (effects,).
         usual_effects: Effects on an answer being the usual mistake, shape (effects,).
-        none: P(E | neither R nor V) by context.
-        alike: P(V | R or V) by context.
+        none: P(E | neither R nor V), the share of missing answers among all others, by context.
+        alike: P(V | R or V), the share of answers of type V among those equal to a right answer, by context.
         second: P(W2 | W2 or U).
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
         same_again: P(the model repeats its earlier answer) by context, NaN if the context is not ``is_again``.
@@ -216,10 +216,11 @@ OF_TYPE = np.array([0, 1, 0, 2, 2, 2])
 
 @dataclass(frozen=True, eq=False)
 class Labelings:
-    """All assignments of types to each request's classes of wrong answers, as counts of (context, type).
+    """All possible assignments (labelings) of types to each request's classes of wrong answers, as counts of (context, type).
 
-    A class with answers of several models cannot be of the type OWN (wrong in a unique way); a class with answers of one model
-    may be a single answer that the model repeats. At most one class is the request's USUAL mistake, and at most one its SECOND.
+    A class is a set of answers that agree. A class with answers of several models cannot be of the type OWN (wrong in a unique
+    way); a class with answers of one model may be a single answer that the model repeats. At most one class is the request's
+    USUAL mistake, and at most one its SECOND.
 
     Many requests have results that differ only in cost: the same models, agreement of answers and scores. Such requests form a
     pattern, and the pattern's labelings are stored once.
@@ -245,7 +246,7 @@ class Labelings:
 
     @classmethod
     def of(cls, table: AnswerTable) -> Labelings:
-        """Enumerate the labelings of all requests in the table."""
+        """Return all possible labelings of all requests in the table."""
         width, answers = len(table.contexts) * N_TYPES, [context.answers for context in table.contexts]
         verdicts = table.verdicts
         known: dict[tuple[object, ...], int] = {}
@@ -300,7 +301,7 @@ class Labelings:
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
-    """Return the possible assignments of types to a request's classes of wrong answers, each as one type per class.
+    """Return the possible assignments of types to a request's classes of agreeing wrong answers, each as one type per class.
 
     Only the first four classes are distinguished; all others are of type U. If this leaves no assignment, all classes are of
     type U.
@@ -330,7 +331,7 @@ def fit_answers(
     centre: FloatArray | None = None,
     iterations: int = 40,
 ) -> AnswerFit:
-    """Fit the model by EM.
+    """Fit the latent model of answers by expectation maximization (EM) and return it.
 
     Args:
         table: The answers.
@@ -459,11 +460,11 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
 
 
 def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -> FloatArray:
-    """Return the prior costs for contexts with few results: their model's cost times the relative cost of their position.
+    """Return the prior costs of contexts: their model's cost times the relative cost of their position, in dollars.
 
-    A later answer has a longer prompt. The model's mean cost, mostly of first answers, would underestimate the cost of plans
-    that continue. No later position counts as cheaper. ``paid`` is the total cost in dollars and ``expected`` the number of
-    results (of mean size), by context.
+    The costs of contexts with few results are shrunk towards these. A later answer has a longer prompt. The model's mean cost,
+    mostly of first answers, would underestimate the cost of plans that continue. No later position counts as cheaper. ``paid``
+    is the total cost in dollars and ``expected`` the number of results (of mean size), by context.
     """
     same, later = _same_model(table.contexts), np.array([c.is_later for c in table.contexts])
     place = [(c.is_later, c.is_later and c.stage) for c in table.contexts]
@@ -528,16 +529,20 @@ def _log_price(table: AnswerTable) -> FloatArray:
 
 
 def _same_model(contexts: Sequence[Context]) -> FloatArray:
-    """Return 1 where two contexts have the same model, and both write an answer or neither does; shape (contexts, contexts)."""
+    """Return a 0/1 matrix of which pairs of contexts have the same model; shape (contexts, contexts).
+
+    An entry is 1 only if, in addition, both contexts write an answer or neither does.
+    """
     models = np.array([f"{c.answers}{c.model}" for c in contexts])
     return np.asarray(models[:, None] == models, np.float64)
 
 
 @lru_cache(maxsize=8)
 def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return which contexts follow the same signal of a stage without an answer, and which of these also share a model.
+    """Return two 0/1 matrices over pairs of contexts, of shape (contexts, contexts). Cached.
 
-    Both are 0/1 matrices of shape (contexts, contexts). Cached.
+    In the first, an entry is 1 if both contexts follow the same signal of a stage without an answer. In the second, they must
+    also have the same model.
     """
     names = {signal: place for place, signal in enumerate({c.after[2:] for c in contexts})}
     signals = np.array([names[c.after[2:]] for c in contexts])
@@ -548,8 +553,8 @@ def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArra
 def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: tuple[Context, ...], usual: float) -> FloatArray:
     """Return P(a type in ``some`` | a type in ``among``) by context, estimated by model and shrunk towards all models' mean.
 
-    After a stage without an answer, it is computed separately for each signal, because the outcome of such a stage changes the
-    probability that an answer which looks right is right.
+    After a stage without an answer, the probability is computed separately for each signal, because the outcome of such a stage
+    changes it.
 
     Args:
         counts: The expected number of answers, shape (contexts, types, points).

@@ -1,4 +1,4 @@
-"""Converts results to answers: model, correctness, signal, and the class of answers that agree with it."""
+"""Converts results to answers. An answer has a model, correctness, a signal, and a class, which agreeing answers share."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Cells = dict[tuple[str, tuple[str, ...]], Observation]
 
 @dataclass(frozen=True, eq=False)
 class AnswerTable:
-    """The scored answers of a profile; arrays of shape (answers,).
+    """The scored answers of a profile. Arrays have one item per answer, shape (answers,).
 
     Results of the same request and model on different paths often hold the same answer, so each has the weight 1 / (number of
     these results). If the application branches, only results at the same stage after the same signal are counted together.
 
     Args:
         requests: The distinct requests, sorted.
-        contexts: The distinct contexts, including those of the template without results.
-        labels: The distinct labels, at most 16.
+        contexts: The distinct contexts (what an answer depends on except the request), including those without results.
+        labels: The distinct labels (stop, signal and, if chosen, next stage), at most 16.
         request: Index into ``requests``.
         context: Index into ``contexts``.
         label: Index into ``labels``.
@@ -96,7 +96,7 @@ class AnswerTable:
 
     @classmethod
     def of(cls, rows: Iterable[Observation], course: Course, begins: Mapping[str, str] | None = None) -> AnswerTable:
-        """Encode results.
+        """Return the table of scored results, encoded as arrays.
 
         Args:
             rows: The results, with the application's stage names. If it branches, results that follow another course are left
@@ -249,7 +249,7 @@ def _context(
 ) -> tuple[Context, bool]:
     """Return the context of the result ``row``, and whether the result repeats the model's earlier answer.
 
-    ``repeated`` maps a context to the numbers [results, repetitions]; the result is added to these, in place.
+    ``repeated`` maps a context to the numbers [results, repetitions]; these are updated in place.
     """
     arms: tuple[str, ...] = ()
     if course.branches:

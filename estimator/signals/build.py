@@ -1,4 +1,4 @@
-"""Builds the trie of signals from results. Its branches are the outcomes of calls."""
+"""Builds the trie of signals from results. In this trie, each branch is an outcome of the previous call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
 
 
 def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, fits: int = FITS) -> SignalTrie | None:
-    """Estimate the trie of signals.
+    """Estimate the trie of signals, whose branches are the outcomes of calls.
 
     Args:
         annotated: The path trie of the same results; its latencies, template and catalog are used.
@@ -90,7 +90,8 @@ def signals_trie(
         annotated: The path trie; see :func:`estimate_signals`.
         model: The fitted model.
         goes_on: Whether a history may continue after its answer has passed the workflow's check.
-        least_reach: See :data:`LEAST_REACH`; doubled until the trie is small enough.
+        least_reach: A history that is less likely than this, given its models, is not continued; doubled until the trie is
+            small enough.
         meta: Provenance, as plain JSON.
     """
     course, arms = Course.of(annotated.template), annotated.comes_next(0)
@@ -109,7 +110,7 @@ def signals_trie(
 
 
 class _Layout(NamedTuple):
-    """The numbers of the trie's nodes and branches. Nodes are numbered level by level; the root is 0.
+    """The numbering of the trie's nodes and branches. Nodes are numbered level by level; the root is 0.
 
     Attributes:
         levels: the range of the nodes of each level.
@@ -140,8 +141,9 @@ class _Nodes:
 
 
 class _Builder:
-    """Builds the trie of signals, with nodes in pre-order, from the histories: a node is a history and the model that runs
-    next.
+    """Builds the trie of signals from the histories, with nodes in pre-order.
+
+    A node is a history and the model that runs next.
     """
 
     def __init__(  # noqa: PLR0917 - what is known of the histories
@@ -207,7 +209,10 @@ class _Builder:
         return _Layout([slice(*each) for each in pairwise(bounds)], order, place, *self._arms())
 
     def _connect(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set the parent of each node of level ``d`` (from 0), and the probability of the parent's outcome before the node."""
+        """Set the parent of each node of level ``d`` (from 0), and the probability of the outcome that leads to the node.
+
+        This is the outcome of the parent's call.
+        """
         here, history, models = layout.levels[d], self.masses[d].parent, self.masses[d].model
         nodes.depth[here], nodes.model[here] = d + 1, models
         if not d:
@@ -220,7 +225,10 @@ class _Builder:
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
     def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set reach, cost and accuracy of the nodes of level ``d`` (from 0), from the histories that end with their calls."""
+        """Set the reach, cost and accuracy of each node of level ``d`` (from 0).
+
+        They are computed from the histories that end with the node's call.
+        """
         level, here, known = self.levels[d], layout.levels[d], self.masses[d]
         of, n = known.node, len(known.parent)
         nodes.reach[here] = np.bincount(of, level.reach, n)

@@ -1,4 +1,4 @@
-"""The courses that requests may take: which stages may follow, which of them write answers, and on which models they run."""
+"""The courses of an application: which stages may follow each other, which write answers, and which models they may use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Context(NamedTuple):
     begins: str = ""
 
     def shown(self, label: Label) -> tuple[str, ...]:
-        """Return what a call in this context that wrote no answer but got ``label`` shows to later calls.
+        """Return what later calls can depend on after a call in this context, which wrote no answer and got ``label``.
 
         The tuple is (stage, model, "signal > next stage").
         """
@@ -42,9 +42,10 @@ class Context(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """What matters about a position in the course of a request, without the request itself.
+    """What matters about a position that a request may be at, apart from the request itself.
 
     Args:
+        stage: The stage that runs there.
         has_answer: Whether an earlier call gave an answer.
         silent: The last earlier stage that writes no answer; None without such a stage.
         arms: The stages that the application may continue to.
@@ -59,8 +60,9 @@ class Visit(NamedTuple):
 
 
 class Course:
-    """An automaton of stages: a request moves between positions. Position 0 is the start; every stage leads to a higher
-    position.
+    """The possible courses of a request, as an automaton: each stage moves the request from one position to a later one.
+
+    Position 0 is the start.
 
     Attributes:
         branches: Whether the application ever chooses between stages.
@@ -100,7 +102,7 @@ class Course:
 
     @classmethod
     def of(cls, template: Template) -> Self:
-        """Return the courses of a template. Courses of different request types differ in how they begin."""
+        """Return the course of a template. Requests of different types may begin differently."""
         starts = {stage.name: template.base_stages[stage.name] for stage in template.first_stages}
         template = template.base
         models = {stage.name: stage.models or () for stage in template.stages}
@@ -153,7 +155,7 @@ class Course:
         return position
 
     def visits(self) -> Iterator[Visit]:
-        """Yield each distinct :class:`Visit` that may occur in the course of a request."""
+        """Yield each distinct :class:`Visit` (position with what matters about it) that may occur in this course."""
         waiting: list[tuple[int, bool, str | None, str]] = [(0, False, None, begins) for begins in self.starts]
         known = set(waiting)
         for position, has_answer, silent, begins in waiting:  # grows while it is read

@@ -26,7 +26,7 @@ _FIRST_OWN = 3
 
 @dataclass(frozen=True, eq=False)
 class DrawnAnswers:
-    """Drawn requests with the answer of every model to each; arrays of shape (requests, models).
+    """Simulated requests with every model's answer to each of them; arrays of shape (requests, models).
 
     Args:
         labels: The labels that an answer may have.
@@ -61,7 +61,7 @@ class FirstAnswers:
 
     @classmethod
     def fit(cls, rows: Iterable[Observation], models: Sequence[str], *, fits: int = FITS) -> FirstAnswers:
-        """Fit to results of a linear template; the order of the results does not matter.
+        """Fit the model of first answers to results of a linear template, whose order does not matter, and return it.
 
         Args:
             rows: All results, including those after a passed check.
@@ -96,9 +96,9 @@ class FirstAnswers:
         return np.where(self._contexts >= 0, self.predictive.cost_usd[self._contexts], np.inf)
 
     def draw(self, requests: int, seed: int) -> DrawnAnswers:
-        """Draw requests and every model's answer to them. Equal arguments give equal answers.
+        """Simulate ``requests`` requests and every model's answer to each of them. Equal arguments give equal answers.
 
-        If all answers of a class have the same label, it is drawn for the class's first model in column order.
+        If all answers of a class have the same label, the label is drawn once, for the class's first model in column order.
         """
         model, contexts, rng = self.predictive, self._contexts, np.random.default_rng(seed)
         shape, known = (requests, len(contexts)), contexts >= 0
@@ -118,14 +118,14 @@ class FirstAnswers:
 
 
 def _stratified(weights: FloatArray, n: int) -> npt.NDArray[np.intp]:
-    """Draw ``n`` indices with frequencies as close as possible to their weights (stratified sampling)."""
+    """Return ``n`` random indices with frequencies as close as possible to their weights (stratified sampling)."""
     cumulative = np.cumsum(weights)
     at = np.searchsorted(cumulative, (np.arange(n) + 0.5) / n * cumulative[-1])
     return np.asarray(np.minimum(at, len(weights) - 1))
 
 
 def _drawn(probabilities: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Draw one index from each distribution along the last axis."""
+    """Return one random index for each distribution along the last axis."""
     cumulative = np.cumsum(probabilities, axis=-1)
     at = rng.random(cumulative.shape[:-1])[..., None] * cumulative[..., -1:]
     return np.asarray((at >= cumulative).sum(axis=-1).clip(max=cumulative.shape[-1] - 1))

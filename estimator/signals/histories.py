@@ -1,10 +1,9 @@
-"""All histories with a positive probability under the latent model: computes P(history) and P(history and class j is right)
-exactly.
+"""Enumerates the histories that are possible under the latent model, with their exact probabilities.
 
-A history is a sequence of (model, outcome). The types of its classes of answers are unobserved, and are summed over: a
-*row* is a history with one assignment of types, and its mass at each latent pair. This mass is a number times a vector over
-the pairs. Many rows share a vector, because it depends only on the models and types, not on labels or on the order of the
-classes.
+They are P(history) and P(history and class j is right). A history is a sequence of (model, outcome). A class is a set of
+answers that agree. The types of a history's classes are unobserved, and are summed over: a *row* is a history with one
+assignment of types, and its mass at each latent pair. This mass is a number times a vector over the pairs. Many rows share a
+vector, because it depends only on the models and types, not on labels or on the order of the classes.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class _Part(NamedTuple):
         vector: the vector of the previous row, by its index.
         factor: what multiplies this vector, as a code: the context's number times the number of factors (:func:`_n_factors`),
             plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal (:data:`_SAYS`).
-        scale: a number that also multiplies it.
+        scale: a number that also multiplies the vector.
     """
 
     history: Ints
@@ -128,14 +127,14 @@ def histories(
     least_reach: float = LEAST_REACH,
     shares: FloatArray | None = None,
 ) -> list[HistoryLevel]:
-    """Return the histories of each length from 1.
+    """Return the possible histories (sequences of models and outcomes), one level for each length from 1.
 
     Args:
         model: The fitted model.
         course: Which stages may follow each other, with their models.
         models: All models, in the order of the indices.
         goes_on: Whether a history may continue after its answer has passed the workflow's check.
-        least_reach: See :data:`LEAST_REACH`.
+        least_reach: A history that is less likely than this, given its models, is not continued.
         shares: P(a request begins in each way), shape (starts,); None if all ways are equally frequent.
     """
     shares = np.full(len(course.starts), 1.0 / len(course.starts)) if shares is None else shares
@@ -148,8 +147,8 @@ def histories(
 class _Growing:
     """The levels of histories that have been computed so far.
 
-    For the last level, also its rows (histories with types), and for each class of agreeing answers the label of its first
-    answer.
+    For the last level, the object also has the rows (histories with types) and, for each class of agreeing answers, the label
+    of its first answer.
     """
 
     def __init__(
@@ -328,9 +327,9 @@ class _Growing:
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:
-        """Return the number of the value of ``Context.after`` that each history has after a call without an answer.
+        """Return for each history what later calls can depend on after its last call, if that call wrote no answer.
 
-        0 if the call wrote an answer or judged one.
+        This is the number of a value of ``Context.after``; 0 if the call wrote an answer or judged one.
         """
         codes, of = np.unique(context * len(self.model.labels) + label, return_inverse=True)
         found = []
@@ -367,8 +366,8 @@ class _Contexts(NamedTuple):
     Attributes:
         asked: the models as (index, name).
         first: the index of a model's context if the model has not answered before, by model name.
-        again: the same if the model has answered before. A model whose context has no results is missing in ``first`` or
-            ``again``.
+        again: the index of a model's context if the model has answered before, by model name. A model whose context has no
+            results is missing in ``first`` or ``again``.
         answers: whether the stage writes an answer.
         copies: for each label of an earlier answer, the label of an equal answer of this stage; None if different stages may
             follow here.
@@ -384,7 +383,7 @@ class _Contexts(NamedTuple):
 
 
 def _n_factors(model: Predictive) -> int:
-    """Return the number of factors that a context may multiply a vector by."""
+    """Return the number of different factors by which one context may multiply a vector."""
     return _SAYS + KINDS * len(model.verdicts.signals)
 
 
@@ -466,7 +465,8 @@ class _Before:
 def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
     """Return the rows that follow ``rows`` after a call of the model ``asked`` (index, name).
 
-    Each returned part has the rows of one kind of outcome: no answer, a new class, an earlier class, or a repeated answer.
+    Each returned part has the rows of one kind of outcome: no answer, an answer of a new class, of an earlier class, or a
+    repeated answer.
     """
     before, label_of_class, depth = known.level, known.label_of_class, known.depth
     m, name = asked

@@ -17,7 +17,9 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class HistoryLevel:
-    """The histories of one length. Arrays of shape (histories,), sorted by parent, model and outcome.
+    """The histories (sequences of models and outcomes) of one length, sorted by parent, model and outcome.
+
+    All arrays have the shape (histories,) unless another shape is given.
 
     Args:
         parent: The previous history, an index into the previous level.
@@ -75,6 +77,9 @@ class HistoryLevel:
 
 
 def best_class(right: FloatArray) -> Ints:
-    """Return the class that is most probably right (on ties, the first); ``right`` has shape (histories, classes)."""
+    """Return the class of answers that is most probably right after each history; on ties, the first.
+
+    ``right`` has the shape (histories, classes).
+    """
     highest = right.max(axis=1, keepdims=True)
     return np.asarray((right >= highest * (1.0 - _ROUNDING)).argmax(axis=1))

@@ -1,10 +1,10 @@
-"""Estimates how much too high the accuracy of the best contingent plan is predicted, because it was chosen as the best. Each
-fit chooses a plan, and the other fits test it.
+"""Estimates by how much the best plan's accuracy is predicted too high, because the plan was chosen as the best.
 
-For plans over outcomes, fits to resampled requests differ from their mean as the estimate differs from the truth
-(bootstrap). So a fit's prediction for the plan that it considers best, minus the other fits' prediction for this plan, is a
-sample of a chosen plan's optimism. For plans over branches or request types, the two fits are to the two halves of the
-requests. The optimism is measured at several prices of a dollar, which lead to plans of different cost.
+Each fit chooses a plan, and the other fits test it. For plans over outcomes, fits to resampled requests differ from their mean
+as the estimate differs from the truth (bootstrap). So a fit's prediction for the plan that it considers best, minus the other
+fits' prediction for this plan, is a sample of a chosen plan's optimism. For plans over branches or request types, the two fits
+are to the two halves of the requests. The optimism is measured at several prices of a dollar, which lead to plans of different
+cost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _END = -1
 
 @dataclass(frozen=True, eq=False)
 class FitMasses:
-    """Each fit's probabilities (masses) of the histories of one length; see :class:`HistoryLevel`.
+    """The probabilities (masses) of the histories of one length according to each fit; see :class:`HistoryLevel`.
 
     Args:
         node: The node that each history belongs to (its parent and last model), ascending, shape (histories,).
@@ -124,7 +124,7 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
 
 
 def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return for each price of a dollar the cost of the plans that fits choose, their optimism, and the costs by fit.
+    """Return, for each price of a dollar, the cost and the optimism of the plans that fits choose, and each fit's own cost.
 
     A plan's optimism is its accuracy as the choosing fit predicts it, minus its accuracy as the other fits predict it.
 
@@ -228,9 +228,9 @@ def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
 
 
 def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
-    """Return, for each index below ``n``, the sum of the rows of ``values`` with this index in ``of``; shape (n, fits).
+    """Return the sums of the rows of ``values`` that have the same index in ``of``; shape (n, fits).
 
-    ``of`` must be ascending.
+    Row i of the result is the sum for index i; indices are below ``n``. ``of`` must be ascending.
     """
     starts = np.flatnonzero(np.diff(of, prepend=-1))
     found = np.zeros((n, values.shape[1]))

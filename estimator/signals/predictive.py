@@ -29,7 +29,7 @@ LEAST_WEIGHT = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Predictive:
-    """The combined fits. A *point* is a latent pair of one fit.
+    """The combined fits of the latent model. A *point* is a pair of latent traits in one fit.
 
     Args:
         log_types: Log P(type | context, point), shape (contexts, types, points).
@@ -66,7 +66,7 @@ class Predictive:
     turn: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def rise(self, earlier: int) -> FloatArray:
-        """Return the cost of a call after the given number of earlier calls, relative to ``cost_usd``; shape (contexts,)."""
+        """Return by context the cost of a call after ``earlier`` other calls of the request, relative to ``cost_usd``."""
         return np.broadcast_to(np.maximum(1.0 + self.growth * (earlier - self.turn), LEAST_RISE), len(self.contexts))
 
     @property

@@ -35,7 +35,7 @@ NEVER = -40.0
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """The calls in a table of answers that leave the current answer unchanged. A *judge* is a context of such calls.
+    """The results of judges and skipped stages, which leave the current answer unchanged.
 
     Args:
         contexts: the table's contexts; see ``Context.keeps``.
@@ -87,9 +87,9 @@ class Verdicts:
 
     @cached_property
     def column(self) -> Ints:
-        """A code of each result, which combines its judge, whether the answer was missing, and its signal; shape (results,).
+        """A code for each result that combines its judge, whether the answer was missing, and its signal; shape (results,).
 
-        -1 for results that no judge gave. :meth:`counts_of` decodes it.
+        It is -1 for results that no judge gave. :meth:`counts_of` decodes it.
         """
         code = (self.judge * 2 + self.is_missing) * len(self.signals) + self.signal[self.label] if self.judges else self.judge
         return np.where(self.judge >= 0, code, -1)
@@ -161,7 +161,10 @@ class Verdicts:
     # -- the effects: shape (stages, kinds, 1 + models + 1, signals); the last feature is the easiness -------------------
 
     def no_effects(self) -> FloatArray:
-        """Return effects that are all 0, shape (stages, kinds of answer, features + 1, signals); the last is the easiness."""
+        """Return an array of effects that are all 0, with the shape (stages, kinds of answer, features + 1, signals).
+
+        On the third axis, the last item is the effect of easiness.
+        """
         return np.zeros((len(self._stages[0]), KINDS, self.features.shape[1] + 1, len(self.signals)))
 
     def log_chances(self, effects: FloatArray, easy: FloatArray) -> FloatArray:

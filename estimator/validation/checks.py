@@ -73,9 +73,10 @@ class SelectablePlans(PlanFigures):
 
 
 def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple[SelectionOptimism, float]:
-    """Return the optimism of selection over a grid of cost caps, and its mean over the caps before smoothing.
+    """Return the optimism of choosing the best plan as a curve over cost caps, and its mean over the caps before smoothing.
 
-    The mean may be negative. The curve is smoothed over neighbouring caps and limited to values >= 0.
+    Optimism is how much too high the accuracy of a plan is predicted because the plan was chosen as the best. The mean may be
+    negative. The curve is smoothed over neighbouring caps and limited to values >= 0.
 
     Args:
         splits: At least one pair of fits to the two halves of the requests. Each half chooses once and tests once.
@@ -91,7 +92,7 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 def _by_caps(fitted: AnnotatedTrie) -> _Measure:
     """Return a function that measures the optimism of the best plan under each cost cap.
 
-    It is for paths, or for fixed plans over merged histories. ``fitted`` provides the caps.
+    Plans are paths, or fixed plans over merged histories. ``fitted`` provides the caps. For optimism see :func:`_gaps`.
     """
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
@@ -100,7 +101,7 @@ def _by_caps(fitted: AnnotatedTrie) -> _Measure:
 def _by_prices(fitted: AnnotatedTrie) -> _Measure:
     """Return a function that measures the optimism of the best contingent plan at each of several prices of a dollar.
 
-    With merged histories, the function measures fixed plans under cost caps instead.
+    With merged histories, the function measures fixed plans under cost caps instead. For optimism see :func:`_gaps`.
     """
     return _contingent_gaps if fitted.has_path_metrics else _by_caps(fitted)
 
@@ -108,7 +109,7 @@ def _by_prices(fitted: AnnotatedTrie) -> _Measure:
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
     """Return the cost of the chosen contingent plans, and the two optimisms of :func:`_gaps`, in three rows; shape (3, prices).
 
-    The cost in dollars is that which the testing half predicts. ``chooser`` is the fit to the half that chooses the plans,
+    The cost is in dollars, as the testing half predicts it. ``chooser`` is the fit to the half that chooses the plans,
     ``judge`` the fit to the half that tests them.
     """
     cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
@@ -133,7 +134,7 @@ def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
 
 
 def _chosen(chooser: SelectablePlans, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
-    """Yield the index of the most accurate candidate under each cost cap (on ties, the first); None if all cost more.
+    """Yield for each cost cap the index of the most accurate candidate within it (on ties, the first); None if all cost more.
 
     ``candidates`` is a mask of the plans.
     """
@@ -250,7 +251,7 @@ class ValidationReport:
         return f"{what}: {more_evidence(times, self.requests, spent_usd, everything_usd)}"
 
     def times_needed(self, max_error: float) -> float:
-        """Return the multiple of the current data that :meth:`require` needs: at most 1 if it accepts, otherwise more than 1.
+        """Return the multiple of the current data that :meth:`require` needs: at most 1 if the estimate passes, otherwise more.
 
         Errors shrink with the square root of the amount of data.
         """
@@ -349,8 +350,9 @@ def _fit(name: str, cells: ObservationTable, template: Template, catalog: Catalo
 def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tuple[float | None, int]:
     """Return the root mean square error of P(right) over the nodes with enough held-out results, and the number of these nodes.
 
-    ``pairs`` has the fit to each half of the requests, with the results of the other half. The error is None without nodes. The
-    expected product of two different requests' residuals at a node is the squared error of its rate, without sampling noise.
+    ``pairs`` has the fit to each half of the requests, with the results of the other half. If there is no such node, the error
+    is None. The expected product of two different requests' residuals at a node is the squared error of its rate, without
+    sampling noise.
     """
     total = weight = 0.0
     nodes = 0
@@ -429,7 +431,11 @@ def _warnings(cells: ObservationTable, depths: tuple[DepthCheck, ...]) -> tuple[
 
 
 def _optimism_warnings(promise: Promise) -> tuple[str, ...]:
-    """Return warnings: one if selection contributes more to the best path's error than all other sources together."""
+    """Return a tuple with a warning if choosing the best path adds more error than all other sources; else an empty tuple.
+
+    The added error is the optimism: the amount by which the best path's accuracy is predicted too high because it was chosen as
+    the best.
+    """
     if promise.optimism is None or promise.standard_error is None or promise.optimism <= Z90 * promise.standard_error:
         return ()
     return (

@@ -1,1 +1,1 @@
-"""This process as a part of a fleet: what it shares, and what its requests report."""
+"""Connects this process to its fleet: what the process shares with the others, and what its requests report."""

@@ -44,8 +44,8 @@ Facts = Mapping[str, Mapping[str, object]]
 class CatalogComparison(Chore):
     """Compares this process's settings with those of other processes; runs as a chore in the member's thread.
 
-    Processes with different settings continue, because they must do so while a new catalog is rolled out. Each differing
-    catalog causes one warning, which names the first difference.
+    Processes with different settings continue to serve, because settings differ while a new catalog is rolled out. The first
+    time that other settings are seen, one warning names the first difference.
 
     Args:
         facts: this process's settings, as plain JSON types.
@@ -60,7 +60,10 @@ class CatalogComparison(Chore):
         member.catalog = self.digest
 
     def do(self, link: RedisLink) -> None:
-        """Publish this process's settings through ``link``; warn once of each different set that a process has published."""
+        """Publish this process's settings through ``link``, and warn if another process has published different settings.
+
+        There is one warning for each different set of settings.
+        """
         if self._rounds % ROUNDS == 0:
             link.set(f"catalog:{self.digest}", self._text.encode(), KEPT_S)
         self._rounds += 1
@@ -73,7 +76,10 @@ class CatalogComparison(Chore):
                     warnings.warn(f"this process and {process} of the fleet differ: {what}: {ADVICE}", stacklevel=2)
 
     def go_alone(self, link: RedisLink) -> None:
-        """Make the next round in which Redis answers publish this process's settings again; ``link`` is not used."""
+        """Arrange that this process's settings are published again in the next round in which Redis answers.
+
+        ``link`` is not used.
+        """
         self._rounds = 0
 
 
@@ -100,7 +106,7 @@ LEAST_PART = 0.001
 
 
 class Fleet:
-    """The fleet as one process sees it. Thread-safe. It starts a daemon thread, which alone talks to Redis.
+    """This process's membership in a fleet. Thread-safe. It starts a daemon thread, which alone talks to Redis.
 
     After a fork, the child process joins the fleet as a separate process with its first request.
 
@@ -128,7 +134,7 @@ class Fleet:
 
     @classmethod
     def of(cls, fleet: str | FleetConfig) -> Fleet:
-        """Join the fleet at this Redis URL, or with these settings."""
+        """Join a fleet and return it. ``fleet`` is the URL of its Redis, or the complete settings."""
         return cls(FleetConfig(url=fleet) if isinstance(fleet, str) else fleet)
 
     @property
@@ -138,7 +144,7 @@ class Fleet:
 
     @property
     def is_alone(self) -> bool:
-        """True if Redis does not answer."""
+        """True if Redis does not answer, so that this process serves without the fleet."""
         return self._member.is_alone
 
     @property
@@ -148,15 +154,15 @@ class Fleet:
 
     @property
     def orders_version(self) -> int:
-        """The version of this process's current orders; 0 if it has no orders."""
+        """The version of the orders that this process follows now; 0 if it has no orders."""
         return self._orders.version
 
     def others(self) -> Mapping[str, int]:
-        """Return the number of the other processes' live calls by engine, as of the last round."""
+        """Return the number of live calls of the other processes on each engine, by the engine's name, as of the last round."""
         return self._member.others
 
     def reader(self) -> FleetReader:
-        """Return a reader of all live calls of the fleet, with a separate connection to Redis."""
+        """Return an object that reads the live calls of all processes of the fleet, over a separate connection to Redis."""
         return FleetReader(RedisLink(self.config.url, self.config.name))
 
     def rows(self, planner: Planner, *, conversation: str, tenant: str, deadline_s: float | None) -> SessionRows:
@@ -164,9 +170,9 @@ class Fleet:
 
         Args:
             planner: makes the request's plans.
-            conversation: id of its conversation; only a hash of it leaves the process.
-            tenant: the request's tenant; "" without one. Shown to the fleet.
-            deadline_s: the request's bound on its latency in seconds; None without a bound.
+            conversation: the id of the request's conversation; only a hash of this id leaves the process.
+            tenant: the request's tenant; "" without one. Other processes see it.
+            deadline_s: the maximum latency of the request in seconds; None without a bound.
         """
         self._rejoin_after_fork()
         return SessionRows(
@@ -198,12 +204,15 @@ class Fleet:
         self._member.wake()
 
     def steer(self, gates: Iterable[ReplicaGate], groups: Mapping[str, str], facts: Facts) -> None:
-        """From now on, let orders choose replicas, count other processes' calls, and compare catalogs. Idempotent.
+        """Connect the queues and the settings of an application to the fleet. Idempotent.
+
+        From now on, the fleet's orders choose replicas, queues count the calls of other processes, and settings are compared.
 
         Args:
             gates: the queues in which calls of replica groups wait.
-            groups: the replica group of every engine of the catalog, or the engine's own name. Shown to the fleet.
-            facts: this process's settings, which should be the same in all processes. Shown to the fleet.
+            groups: engine to its replica group, or to its own name without a group; for every engine of the catalog. Other
+                processes see it.
+            facts: this process's settings, which should be the same in all processes. Other processes see them.
         """
         with self._lock:
             self._groups.update(groups)
@@ -212,7 +221,10 @@ class Fleet:
             self._steer()
 
     def share_correction(self, control: SpendControl) -> None:
-        """Correct the budget of ``control`` together with the other processes that serve the same objective."""
+        """Share the budget correction of ``control`` with the other processes that serve the same objective.
+
+        A budget correction multiplies the limit on the mean cost by a factor that follows real spending.
+        """
         self._rejoin_after_fork()
         self._corrections.add(control)
 
@@ -276,7 +288,10 @@ class Fleet:
                 self._member.chores.append(RateLease(engine, share, self._live.process, part=lambda: orders.current.share))
 
     def _steer(self) -> None:
-        """Connect the gates to the current membership, which changes after a fork."""
+        """Let the queues read orders and other processes' calls from the present membership.
+
+        After a fork, this is a new membership.
+        """
         self._live.groups = dict(self._groups)
         if self._facts and not self._member.catalog:
             self._member.chores.append(CatalogComparison(self._member, self._facts))

@@ -25,7 +25,8 @@ class SessionRows(RequestWatcher):
         session: number of the conversation; see :func:`~vinelm.controller.session_number`.
         tenant: the request's tenant; "" without one.
         deadline_s: the request's bound on seconds from its arrival; None without a bound.
-        note: returns a line for the request's trace on why this process serves without the fleet; empty while Redis answers.
+        note: returns one line for the request's trace that says why this process serves without the fleet; empty while Redis
+            answers.
         orders: the fleet's current orders; None if unused.
     """
 
@@ -65,9 +66,10 @@ class SessionRows(RequestWatcher):
         self._slots.append((path, self._live.begin(start, rest), engine))
 
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
-        """Record that the call at the end of ``path`` begins to wait for rate limits (``waits``) or was sent (not ``waits``).
+        """Record that the call at the end of ``path`` begins to wait for rate limits, or that it was sent.
 
-        ``sent_to`` names the replica that the call was sent to, if any.
+        ``waits`` is True if the call begins to wait, and False if it was sent. ``sent_to`` names the replica that it was sent
+        to, if any.
         """
         for known, slot, engine in self._slots:
             if known == path:
@@ -78,23 +80,28 @@ class SessionRows(RequestWatcher):
                 return
 
     def standing(self, stage: str, priority: float) -> SupportsFloat:
-        """Return the priority of a call, whose ``float()`` follows the fleet's present orders: ``priority`` (the request's)
-        plus their steps.
+        """Return the priority of a call of ``stage`` under the fleet's orders.
+
+        It is the request's own ``priority`` plus the steps that the orders add. ``float()`` of the result always uses the
+        present orders.
         """
         if self._orders is None:
             return priority
         return CallStanding(self._orders, self._session, self._tenant, stage, priority)
 
     def note(self) -> str:
-        """Return a line for the request's trace on why this process serves without the fleet; empty while Redis answers."""
+        """Return one line for the request's trace that says why this process serves without the fleet.
+
+        It is empty while Redis answers.
+        """
         return self._note()
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Remove the ended call from the live calls; do nothing if it is not among them. ``excess_s`` is ignored."""
+        """Remove a call that has ended from the live calls, if it is among them. ``excess_s`` is ignored."""
         self.interrupted(invocation.prefix)
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """Remove a call that was interrupted without a result."""
+        """Remove the call at the end of ``path`` from the live calls, because it was interrupted without a result."""
         item = next((item for item in self._slots if item[0] == path), None)
         if item is None:
             return
@@ -113,5 +120,8 @@ class SessionRows(RequestWatcher):
 
 
 def expected_rest(decision: Decision) -> tuple[float, float]:
-    """Return the expected seconds at zero load and dollars from this decision to the request's end; NaN if unknown."""
+    """Return the expected remaining seconds (at zero load) and dollars of a request that follows this decision.
+
+    Either is NaN if it is unknown.
+    """
     return decision.mean_rest_s, decision.remaining_cost_usd

@@ -1,4 +1,4 @@
-"""One budget correction for all processes: each process reports its counts to Redis and gets back a common factor."""
+"""Shares one budget correction among all processes: each reports its counts to Redis and gets back a common factor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ return tostring(factor)
 class SharedCorrections(Chore):
     """Synchronizes this process's budget corrections with the fleet; runs as a chore in the member's thread.
 
-    Corrections are held by weak references, so that they do not use up memory if callers choose many objectives.
+    A budget correction multiplies an objective's limit on the mean cost by planned divided by real spending. Corrections are
+    held by weak references, so that they do not use up memory if callers choose many objectives.
     """
 
     def __init__(self) -> None:
@@ -48,12 +49,15 @@ class SharedCorrections(Chore):
         return len(self._controls)
 
     def add(self, control: SpendControl) -> None:
-        """Correct this budget together with the other processes that serve the same objective. Idempotent."""
+        """From now on, correct the budget of ``control`` together with the other processes. Idempotent.
+
+        These are the processes that serve the same objective.
+        """
         with self._lock:
             self._controls.add(control)
 
     def do(self, link: RedisLink) -> None:
-        """For each budget, report this process's counts through ``link`` and apply the common factor that Redis returns.
+        """Report this process's counts of each budget through ``link``, and apply the common factor that Redis returns.
 
         Raises:
             FleetUnreachable: Redis does not answer. Then other processes never get the counts of this round.
@@ -68,7 +72,10 @@ class SharedCorrections(Chore):
             control.follow(float(factor))
 
     def go_alone(self, link: RedisLink) -> None:
-        """Correct budgets by this process's own counts alone, from the last common factor on; ``link`` is not used."""
+        """Correct budgets by this process's own counts from now on, starting from the last common factor.
+
+        ``link`` is not used.
+        """
         with self._lock:
             for control in self._controls:
                 control.follow(None)

@@ -1,4 +1,4 @@
-"""Leases dollars for the accounts of this process, and writes each lease to the journal before it is used."""
+"""Leases dollars from the daily caps for this process's accounts. Each lease is journaled before it is used."""
 
 from __future__ import annotations
 
@@ -187,17 +187,18 @@ return 1
 class DollarLease(Chore):
     """Keeps the leases of all tenants' accounts; runs as a chore in the member's thread.
 
-    Never leases more than the daily cap, even if processes, Redis or the journal's machine crash. So tenants spend at most
-    the cap, plus the amount by which single calls exceed their maximum cost. Each grant is written to the journal before it
-    is spent. If Redis has lost the granted sums, or has those of an earlier run, it grants nothing until they are restored
-    from the journal; a restoration voids every grant that the journal does not have yet. If clocks disagree, nothing is
-    granted. If a clock was set back, grants for later days also count for the present day. If the answer to a grant is
-    lost, or the journal does not accept the grant, its dollars return to the cap with the next exchange.
+    Never leases more than the daily cap, even if processes, Redis or the journal's machine crash. So tenants spend at most the
+    cap, plus the amount by which single calls exceed their maximum cost. Each grant is written to the journal before it is
+    spent. If Redis has lost the granted sums, or has outdated ones, nothing is granted until they are restored from the
+    journal; a restoration voids every grant that the journal does not have yet. If clocks disagree, nothing is granted. If a
+    clock was set back, grants for later days also count for the present day. If the answer to a grant is lost, or the journal
+    does not accept the grant, its dollars return to the cap with the next exchange.
 
     Args:
         daily_usd: the daily cap in dollars by tenant; ``"*"`` for each other tenant.
-        processes: returns the number of live processes, or 1 / p if orders give this process the part p of the cap.
-        is_alone: returns whether Redis does not answer.
+        processes: returns the number of live processes among which a cap is divided. If orders give this process the part p of
+            the cap, it returns 1 / p.
+        is_alone: returns True if Redis does not answer.
         wake: requests the next round of the chores now.
         clock: the time of this machine, in seconds since 1970; the clock of Redis has to agree with it.
         elapsed_s: seconds from a monotonic clock.
@@ -329,13 +330,17 @@ class DollarLease(Chore):
         )
 
     def _amount(self, where: TenantDay) -> int:
-        """Return the amount that this process holds or has spent of a tenant's cap for a day, in billionths of a dollar."""
+        """Return the amount that this process holds or has spent of a tenant's cap for a day, in billionths of a dollar.
+
+        ``where`` is the tenant and the day.
+        """
         return self._held.get(where, self._past.get(where, 0))
 
     def _journaled(self, link: RedisLink, where: TenantDay, nano_usd: int) -> bool:
-        """Write a grant of ``nano_usd`` to the journal; return True, or False if the grant's generation is outdated.
+        """Write a grant of ``nano_usd`` billionths of a dollar to the journal, and return True.
 
-        If the journal cannot be written, the grant returns to the cap, and :class:`JournalUnavailable` is raised.
+        Return False, without writing, if Redis's sums were restored since the grant, so that the grant is void. If the journal
+        cannot be written, the grant returns to the cap, and :class:`JournalUnavailable` is raised.
         """
         try:
             return self._journal.hold(self._generation, self._process, where, self._amount(where) + nano_usd)
@@ -345,9 +350,9 @@ class DollarLease(Chore):
             raise
 
     def _accept(self, link: RedisLink, account: TenantAccount, where: TenantDay, nano_usd: int) -> int:
-        """Let the account spend a recorded grant of ``nano_usd``, and give back unused grants of other days.
+        """Add a grant of ``nano_usd`` billionths of a dollar, which the journal has, to the account.
 
-        Returns the amount given back, in billionths of a dollar.
+        Unused grants of other days are given back. Returns the amount given back, in billionths of a dollar.
         """
         self._held[where] = self._amount(where) + nano_usd
         # A clock may return to a day whose rest was returned: then this is one holding again, not two.
@@ -372,14 +377,17 @@ class DollarLease(Chore):
         return last + 1 + math.floor((self._elapsed_s() - at_s + CLOCK_BOUND_S) / DAY_S)
 
     def _tell(self, account: TenantAccount, why: str) -> None:
-        """Refuse the account's waiting calls for this reason, and log the reason once."""
+        """Refuse the account's waiting calls with the reason ``why``, and log the reason if it is new."""
         account.refuse(why)
         if why != self._told:
             self._told = why
             _LOG.error("no dollars are leased for the tenants of this fleet: %s", why)
 
     def _restore(self, link: RedisLink) -> None:
-        """Restore the granted sums in Redis from the journal under a new generation, unless another process already has."""
+        """Restore the granted sums in Redis from the journal, unless another process has done so already.
+
+        A restoration begins a new generation; grants of earlier generations are void.
+        """
         # Another process may have restored already. Its generation is newer: adopting it is enough.
         current = self._journal.generation()
         if current != self._generation and current:
@@ -395,7 +403,10 @@ class DollarLease(Chore):
         self._generation = found.generation
 
     def _settle_unsure(self, link: RedisLink, account: TenantAccount) -> None:
-        """Write this process's holdings again and update Redis, if the journal may not have recorded the last change."""
+        """Write this process's amounts to the journal and to Redis again, where it is unknown whether the last write succeeded.
+
+        This concerns only the given account.
+        """
         for where in [unsure for unsure in self._unsure if unsure[0] == account.tenant]:
             self._journal.give_back(self._process, where, self._amount(where))
             self._unsure.discard(where)

@@ -160,7 +160,7 @@ class SpendJournal:
             raise JournalUnavailable(f"{self.name}: the fleet's journal cannot be written ({_first_line(error)})") from None
 
     def generation(self) -> int:
-        """Return the number of the current generation, which grows whenever Redis's sums are restored."""
+        """Return the number of the current generation, which increases by 1 whenever Redis's sums are restored."""
         with self._transaction() as run:
             return int(run("SELECT number FROM fleet_generation").fetchone()[0])
 
@@ -181,7 +181,7 @@ class SpendJournal:
     def hold(self, generation: int, process: str, where: TenantDay, nano_usd: int) -> bool:
         """Record the amount that a process holds or has spent of a tenant's cap for a day, before the process spends more.
 
-        The whole amount is written instead of the change, so that a write of unknown outcome can be repeated.
+        The whole amount is written, not the change, so a write can be repeated if it is unknown whether it succeeded.
 
         Returns:
             False, without writing anything, if the generation is outdated.
@@ -283,7 +283,7 @@ def journal_at(where: str | Path, fleet: str = "default") -> SpendJournal:
 
 
 def _in_file(path: Path) -> JournalDatabase:
-    """Return the database in a SQLite file, created if missing, for processes of one machine."""
+    """Describe the journal's database in a SQLite file, for processes of one machine; the file is created if missing."""
     if not path.parent.is_dir():
         raise ConfigError(f"{path}: no journal can be kept there: make the folder first")
 
@@ -301,7 +301,7 @@ def _in_file(path: Path) -> JournalDatabase:
 
 
 def _in_postgres(url: str) -> JournalDatabase:
-    """Return a PostgreSQL database, for processes on several machines."""
+    """Describe the journal's database on a PostgreSQL server, for processes on several machines."""
     with required_extra("postgres", "a journal in PostgreSQL"):
         import psycopg
     try:

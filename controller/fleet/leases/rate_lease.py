@@ -172,10 +172,11 @@ class RateLease(Chore):
 
     Args:
         engine: the engine's name.
-        share: this process's share of the engine's limits, which the lease grows and cuts.
+        share: this process's share of the engine's limits, which this object increases and reduces.
         process: this process's name in the fleet.
-        part: returns the part of the limits that this process can rely on, in (0, 1]; None for an equal part.
-        wall_ms: the time in milliseconds that the script uses; None for the server's own time. For tests.
+        part: returns the fraction of the limits that this process can rely on, in (0, 1]; None if all processes get equal
+            parts.
+        wall_ms: the time in milliseconds that the Redis script uses; None for the server's own time. For tests.
     """
 
     def __init__(
@@ -195,7 +196,7 @@ class RateLease(Chore):
         self._keep = share.limits
 
     def do(self, link: RedisLink) -> None:
-        """Report this process's share, give back the part that others need, and ask for the requests and tokens it lacks.
+        """Report this process's share, give back what other processes need, and ask for the requests and tokens that it lacks.
 
         Raises:
             FleetUnreachable: Redis does not answer. The share stays as it is.
@@ -233,7 +234,7 @@ class RateLease(Chore):
         self._share.give_back(self._keep)
 
     def go_alone(self, link: RedisLink) -> None:
-        """Continue within the present share, since Redis does not answer on ``link``.
+        """Continue with the present share, because Redis does not answer on ``link``.
 
         If Redis has never answered, this process has no share; after ``ALONE_AFTER_S`` seconds it uses the whole limits, as
         it would without a fleet. If Redis has answered before, other processes may hold the rest of the limits; after the
@@ -259,7 +260,7 @@ def _kept(most: int, limit: int, used: int) -> int:
     """Return the number of requests or tokens that this process should keep.
 
     Args:
-        most: the script's answer: the most to keep; -1 stands for the whole limit, -2 for ``used`` plus a quarter.
+        most: the maximum to keep, as the Redis script answers; -1 stands for the whole limit, -2 for ``used`` plus a quarter.
         limit: the engine's limit per minute, for all processes together.
         used: the number that this process's calls used in the last minute.
     """
@@ -269,7 +270,10 @@ def _kept(most: int, limit: int, used: int) -> int:
 
 
 def _before_it_is_short(demand: RateDemand, limits: RateAmounts) -> RateAmounts:
-    """Return the requests and tokens to ask for in advance: enough for one more call once most of the share is used, else 0."""
+    """Return the requests and tokens to ask for in advance, before the share runs short.
+
+    This is enough for one more call if most of the share is used, else 0.
+    """
     used_up = any(used > BUSY * held for used, held, limit in zip(demand.used, demand.held, limits, strict=True) if limit)
     if not demand.used.requests or not used_up:
         return RateAmounts(0, 0)

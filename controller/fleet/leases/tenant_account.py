@@ -36,7 +36,7 @@ class TenantAccount(SpendGuard):
     Args:
         tenant: the tenant's name; shown in refusals.
         daily_usd: the tenant's daily cap in dollars for all processes together; shown in refusals.
-        is_alone: returns whether Redis does not answer.
+        is_alone: returns True if Redis does not answer.
         wake: asks the background thread to update the lease now.
         why_alone: returns why Redis cannot be reached; empty if it simply does not answer.
     """
@@ -139,7 +139,8 @@ class TenantAccount(SpendGuard):
     def wanted_usd(self) -> tuple[float, float]:
         """Return the dollars that the lease lacks to cover all waiting calls, and to cover only the cheapest of them.
 
-        Both amounts include the cost of calls beyond their maximum, and are 0 if the lease suffices.
+        Both amounts are 0 if the lease suffices. They include the dollars that calls have spent beyond the lease, because they
+        exceeded their maximum cost.
         """
         with self._lock, self._changed:
             used_usd = self.spent_usd + self.reserved_usd - self._leased_usd
@@ -165,7 +166,7 @@ class TenantAccount(SpendGuard):
 
         Args:
             why: the reason, for error messages; may be empty if the daily cap is reached.
-            is_cap: whether the daily cap is the cause although ``why`` is not empty. At the cap, only calls at least as
+            is_cap: True if the daily cap is the cause although ``why`` is not empty. At the cap, only calls at least as
                 expensive as the cheapest waiting call are refused; otherwise every call is.
         """
         with self._changed:
@@ -176,8 +177,9 @@ class TenantAccount(SpendGuard):
             self._changed.notify_all()
 
     def take_back(self, most_nano: int) -> int:
-        """Remove unused dollars from the lease, at most ``most_nano`` billionths of a dollar; return the removed amount in the
-        same unit.
+        """Remove unused dollars from the lease, at most ``most_nano`` billionths of a dollar.
+
+        Return the removed amount, in billionths of a dollar.
         """
         with self._lock, self._changed:
             free_nano = int((self._leased_usd - self.spent_usd - self.reserved_usd) * NANO) - 1  # never more than is free

@@ -26,7 +26,7 @@ MOST_PERIOD_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LoopRound:
-    """The result of one round.
+    """The result of one round of the global loop.
 
     Attributes:
         leads: whether this loop was the leader; if not, it only waited.
@@ -74,7 +74,10 @@ class GlobalLoop:
         self._stopped = Event()
 
     def round(self) -> LoopRound:
-        """Stand for election; if this loop leads, run the policy on the current view and install its orders."""
+        """Run one round and return its result.
+
+        The loop stands for election. If it leads, it runs the policy on the current view and installs the policy's orders.
+        """
         try:
             if not self._leadership.stand():
                 return LoopRound(False, self._leadership.leader)
@@ -108,7 +111,10 @@ class GlobalLoop:
         )
 
     def run(self, tell: Callable[[LoopRound], object]) -> None:
-        """Run rounds until :meth:`stop` and pass each round to ``tell``; then resign, so that another loop can lead at once."""
+        """Run rounds until :meth:`stop` is called, and pass the result of each round to ``tell``.
+
+        At the end the loop resigns, so that another loop can lead at once.
+        """
         while not self._stopped.is_set():
             until = time.monotonic() + self.period_s
             tell(self.round())

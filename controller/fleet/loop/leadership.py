@@ -1,4 +1,4 @@
-"""Leader election between loops. Redis recognizes former leaders by their fencing number and refuses their orders."""
+"""Elects a leader among the loops of a fleet. Redis refuses orders from former leaders, by their fencing number."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ end
 class Leadership:
     """A loop's claim to lead its fleet. For one thread.
 
-    Each election gets a larger fencing number than all earlier elections. Redis accepts orders only with the number of the
-    last election, and checks this number in the atomic step that replaces the orders. So a leader that was away for
-    a while (stopped, swapped out, cut off) cannot replace the orders of its successor. If Redis has lost the number, a new
-    epoch begins, without a leader until the next election.
+    Each election gets a larger fencing number than all earlier elections. Redis accepts orders only with the number of the last
+    election, and checks this number in the atomic step that replaces the orders. So a leader that was away for a while
+    (stopped, swapped out, cut off) cannot replace the orders of its successor. If Redis has lost the number, there is no leader
+    until the next election.
 
     Args:
         name: the loop's name; unique.

@@ -41,7 +41,10 @@ class LocalOrders:
     share: float | None = None
 
     def priority(self, session: int, tenant: str, stage: str) -> float:
-        """Return the priority steps that these orders add to the request's own priority."""
+        """Return the number of priority steps to add to the request's own priority for a call.
+
+        The call is given by its conversation (``session``), tenant and stage.
+        """
         return self.sessions.get(session, 0.0) + self.tenants.get(tenant, 0.0) + self.stages.get(stage, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Runs a policy so that the loop survives if the policy raises, hangs or returns invalid orders.
+"""Runs a policy, and survives a policy that raises, hangs or returns invalid orders.
 
 Also tests a policy on recorded views: reports its orders, its running time, and which orders would be refused.
 """
@@ -53,7 +53,7 @@ class PolicyRunner:
         return self._overrun is not None and not self._overrun.done()
 
     def run(self, view: FleetView) -> PolicyAnswer:
-        """Run the policy on a view and return its orders, or why there are none. Never raises."""
+        """Run the policy on a view; return its orders or the reason why there are none. Never raises."""
         # Never two at a time: a hanging policy would otherwise leave one more thread behind in each round.
         if self.is_busy:
             return PolicyAnswer(None, "the policy has not returned yet: the last good orders stay", 0.0)
@@ -141,9 +141,9 @@ class PolicyCheck:
 
 
 def check_policy(policy: FleetPolicy, views: Iterable[FleetView], period_s: float) -> PolicyCheck:
-    """Run a policy twice on each view that has processes, as the loop would, and check that both runs give equal orders.
+    """Run a policy twice on each view that has processes, and check that both runs give equal orders; return the results.
 
-    Each run may take ``period_s`` seconds. If the policy does not return within that time, the check ends with this view.
+    Each run may take ``period_s`` seconds. If the policy does not return within that time, no further views are tried.
     """
     found, runner = PolicyCheck(period_s), PolicyRunner(policy, period_s)
     for number, view in enumerate((view for view in views if view.processes), 1):

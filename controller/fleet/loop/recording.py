@@ -45,7 +45,7 @@ class ViewRecorder:
         """Views recorded so far."""
 
     def __call__(self, view: FleetView) -> None:
-        """Record a view, unless one was recorded less than a second ago."""
+        """Append a view to the file, unless another view was appended less than a second ago."""
         if self._now() - self._last_s >= EVERY_S:
             self._last_s = self._now()
             self._file.write(view_line(view) + "\n")

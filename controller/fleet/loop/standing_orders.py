@@ -42,9 +42,10 @@ class CallStanding:
 
 
 class StandingOrders(Chore):
-    """The orders for this process, updated by a chore in the member's thread. Reading them is fast and takes no lock.
+    """The fleet's orders for this process, kept up to date by a chore in the member's thread.
 
     Orders hold until new orders replace them, Redis has no orders, or Redis has not answered for ``ORDERS_FOR_S`` seconds.
+    Reading them is fast and takes no lock.
 
     Args:
         on_change: called in the fleet's thread when the orders have changed; must not block.

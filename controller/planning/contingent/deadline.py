@@ -74,10 +74,9 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
 
 
 def _goal(view: SubtreeView) -> PlanGoal:
-    """Return the quantity that plans maximize or minimize.
+    """Return the goal of plans: the quantity to maximize or minimize, comparable with the probability of a late answer.
 
-    If it is minimized, it is scaled to be comparable with the probability of a late answer. Latency is divided by the remaining
-    time, cost by that of the most expensive path.
+    A minimized quantity is scaled for this. Latency is divided by the remaining time, cost by that of the most expensive path.
     """
     if view.objective.target == "accuracy":
         return PlanGoal("accuracy")

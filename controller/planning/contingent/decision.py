@@ -24,11 +24,11 @@ _EQUAL = 1e-12
 
 
 class Option(NamedTuple):
-    """The best plan that begins with ``model`` if ``stage`` comes next, and its value from the request's position on.
+    """The best plan that begins with ``model`` if ``stage`` comes next, with the plan's expected values.
 
-    If ``model`` is None, the request ends. ``latency_s`` is the time of the plan's longest sequence of calls, in seconds
-    (NaN: unknown). ``lost`` is the probability of reaching a stage for which no model fits the bounds. ``why`` says why the
-    plan was not chosen.
+    The values count from the request's position on. If ``model`` is None, the request ends. ``latency_s`` is the time of the
+    plan's longest sequence of calls, in seconds (NaN: unknown). ``lost`` is the probability of reaching a stage for which no
+    model fits the bounds. ``why`` says why the plan was not chosen.
     """
 
     stage: str
@@ -41,7 +41,10 @@ class Option(NamedTuple):
     why: str = ""
 
     def worse_than(self, chosen: Option) -> str:
-        """Return in words in what the chosen option is better than this option; empty for the chosen option itself."""
+        """Return in words the first quantity in which the chosen option is better than this option.
+
+        Empty if this is the chosen option.
+        """
         if self.is_chosen:
             return ""
         if self.lost > chosen.lost:
@@ -56,14 +59,17 @@ class Option(NamedTuple):
 
 
 def explained(options: list[Option]) -> list[Option]:
-    """Return the options of one branch with the reason ``why`` each was not chosen; unchanged if none was chosen."""
+    """Return the options of one branch, each with the reason ``why`` it was not chosen.
+
+    The options are returned unchanged if none of them was chosen.
+    """
     chosen = next((option for option in options if option.is_chosen), None)
     return options if chosen is None else [option._replace(why=option.worse_than(chosen)) for option in options]
 
 
 @dataclass
 class ContingentDecision(Decision):
-    """A plan with a model for each branch. Such a plan has no single end, so ``target`` is the request's own node.
+    """A plan with a model for each branch. It has no single end, so its ``target`` is the request's own node.
 
     Accuracy, dollars and seconds are means over requests that are at ``node`` and continue on one of the branches; from the
     root, over all requests.
@@ -122,8 +128,8 @@ class ContingentDecision(Decision):
     def errors(self) -> Errors:
         """The standard errors of the plan's accuracy, cost and latency.
 
-        If no fit gives the cost's standard error, it is the sum of the standard errors of all the plan's end nodes, as if these
-        errors were fully correlated.
+        If the standard error of the plan's cost is unknown, it is taken as the sum of the standard errors of the costs at all
+        end nodes. This is its value if these errors are fully correlated.
         """
         found, errors = self.plan.errors, self.annotated.cost_se
         alike = None if errors is None else float(sum(errors[node] for node in self.ends))
@@ -223,7 +229,7 @@ class ContingentDecision(Decision):
     def slack(self) -> dict[str, float]:
         """The unused part of each bound, by the bound's name: seconds, dollars or a fraction; negative if violated.
 
-        Of a per-request bound, this is the part that the plan's longest (or most expensive) sequence of calls leaves.
+        For a per-request bound, it is the part that the plan's longest (or most expensive) sequence of calls leaves unused.
         Bounds on averages over requests are included only for a plan from the root.
         """
         found: dict[str, float] = {}
@@ -240,7 +246,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def binding(self) -> str | None:
-        """The name of the bound that was relaxed first; if none was, of the bound with the least relative slack.
+        """The name of the bound that was relaxed first or, if none was relaxed, of the bound with the least relative slack.
 
         None if the objective has no bounds.
         """
@@ -252,7 +258,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def reason(self) -> str:
-        """One line with the plan and the binding bound."""
+        """One line of text that gives the plan and its binding bound (see :attr:`binding`)."""
         text = f"{self._next()}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g}"
         text += " in total" if self.node == 0 else " from here on"
         if self.metrics.annotated.knows_latency:
@@ -309,14 +315,11 @@ class ContingentDecision(Decision):
         ]
 
     def candidates(self) -> dict[str, Any]:
-        """Return the options of each branch as JSON types, as a dictionary with the single key ``candidates``.
-
-        The options are those of :meth:`options`.
-        """
+        """Return :meth:`options` as JSON types, in a dictionary with the single key ``candidates``."""
         return {"candidates": [option._asdict() for option in self.options()]}
 
     def options(self) -> list[Option]:
-        """Return each branch's options: every possible next model (or the end), with the best plan that begins so."""
+        """Return the options of each branch: to end, and the best plan that begins with each possible next model."""
         graph, names, models = self.plan.graph, self.metrics.trie.stages, self.metrics.trie.models
         found: list[Option] = []
         for group in self.problem.groups:
@@ -337,7 +340,10 @@ class ContingentDecision(Decision):
         return found
 
     def _arm(self, group: int) -> Plan:
-        """Return the part of the plan for requests that continue on the branch ``group``, an index into the graph's groups."""
+        """Return the part of the plan for requests that continue on one branch.
+
+        ``group`` is the index of the branch in the decision graph.
+        """
         return Plan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
 
     @property

@@ -1,8 +1,9 @@
-"""Plans by a request's remaining time and money as well as by its node.
+"""Makes plans that depend on a request's remaining time and money, not only on its node.
 
-Requests reach a merged node with different amounts left, and the best choice depends on these amounts. They lie on a grid of
-:data:`BINS` equal parts, and values are interpolated between its points. So plans under caps are approximate here. But the
-least amount that a node needs before an answer is exact, so that no plan exceeds a cap because of the grid's resolution.
+Different sequences of calls may lead to the same node, so requests reach a node with different amounts left. The best choice
+depends on these amounts. They lie on a grid of :data:`BINS` equal parts, and values are interpolated between its points. So
+plans under caps are approximate here. But the least amount that a node needs before an answer is exact, so that no plan exceeds
+a cap because of the grid's resolution.
 
 With ``risk="dp"`` (not in the VineLM paper), calls take independent log-normal times with the trie's means and variances.
 Then a sequence of calls may exceed the remaining time: the value of a call is the mean over the times that it may take, and 0
@@ -73,7 +74,7 @@ class GridCap:
 
     Args:
         whole: The seconds or dollars that a request may use from its arrival on; the grid runs from 0 to this value.
-        use: The seconds or dollars of each edge's call, including margins and load; shape (edges,).
+        use: The seconds or dollars to reserve for each edge's call, including margins and load; shape (edges,).
         need: The least amount left at each position with which a request surely gets an answer; 0 where it may end; shape
             (positions,).
         mean: The mean seconds or dollars of each edge's call, at zero load; shape (edges,).
@@ -97,15 +98,15 @@ class GridCap:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """A key for caches: two caps with equal keys admit the same sequences of calls from the root at zero load."""
+        """A cache key: two caps with equal keys allow the same sequences of calls from the root at zero load."""
         return self.z, self.limit
 
     def with_left(self, left: float) -> Self:
-        """Return this cap for a request that has ``left`` seconds or dollars left."""
+        """Return a copy of this cap for a request that has ``left`` seconds or dollars left."""
         return replace(self, used=self.whole - left)
 
     def leaves(self, enough: FloatArray, edges: Integers | slice, target: Integers) -> BoolArray:
-        """Return for each edge whether a request can follow the edge and still get an answer.
+        """Return for each edge whether a request can make the edge's call and still get an answer.
 
         If times are random, return whether the edge can lead to an answer at all.
 
@@ -130,7 +131,7 @@ class GridCap:
 
 
 class LeftGrid:
-    """A grid of the amounts that a request may have left of one or two caps.
+    """A grid over the time and money that a request may have left, with one axis for each of one or two caps.
 
     Args:
         caps: The caps, at most two.
@@ -143,7 +144,7 @@ class LeftGrid:
         self.shape = (bins + 1,) * len(self.caps)
 
     def admitted(self, edges: slice) -> BoolArray:
-        """Return for each grid point whether each edge's call leads to an answer if these amounts are left before the call.
+        """Return for each grid point and edge whether, with these amounts left, the edge's call can lead to an answer.
 
         The result has the shape (*grid, edges).
         """
@@ -162,7 +163,10 @@ class LeftGrid:
         return next((axis for axis, cap in enumerate(self.caps) if cap.sigma is not None), None)
 
     def in_time(self, edges: Integers | slice) -> FloatArray:
-        """Return P(each edge's call takes at most k steps of the time axis) for each k from 0; shape (edges, steps + 1)."""
+        """Return for each edge and each k from 0 the probability that the edge's call takes at most k steps of the time axis.
+
+        The result has the shape (edges, steps + 1).
+        """
         assert self.chance_axis is not None
         cap, bins = self.caps[self.chance_axis], self.shape[self.chance_axis] - 1
         assert cap.sigma is not None
@@ -175,12 +179,12 @@ class LeftGrid:
         return normal_cdf(gap)
 
     def expected(self, values: FloatArray, in_time: FloatArray) -> FloatArray:
-        """Return values averaged over the random times of the edges' calls, as a function of the amounts left before the call.
+        """Average values over the random times of the edges' calls, and return them for each amount left before the call.
 
         If a call ends too late, its value counts as 0.
 
         Args:
-            values: Values as a function of the amounts left after the call, shape (*grid, edges).
+            values: Values for each amount left after the call, shape (*grid, edges).
             in_time: The result of :meth:`in_time` for the edges.
         """
         assert self.chance_axis is not None
@@ -198,7 +202,7 @@ class LeftGrid:
         return np.moveaxis(found, (0, -1), (-1, self.chance_axis))
 
     def late(self, in_time: FloatArray) -> FloatArray:
-        """Return P(each edge's call ends too late), as a function of the amounts left before the call.
+        """Return the probability that each edge's call ends too late, for each amount left before the call.
 
         Args:
             in_time: The result of :meth:`in_time` for the edges.
@@ -209,7 +213,7 @@ class LeftGrid:
         return 1.0 - in_time.T.reshape(*(size if k == self.chance_axis else 1 for k, size in enumerate(self.shape)), -1)
 
     def shifted(self, values: FloatArray, edges: slice) -> FloatArray:
-        """Convert values by the amounts left after each edge's call to values by the amounts left before it.
+        """Convert values for the amounts left after each edge's call to values for the amounts left before the call.
 
         Both have the shape (*grid, edges); values between grid points are interpolated linearly. An axis of random times stays
         unchanged; for it, see :meth:`expected`.
@@ -231,11 +235,11 @@ class LeftGrid:
         return values
 
     def at(self, values: FloatArray, left: Sequence[FloatArray]) -> FloatArray:
-        """Return the values at amounts between the grid's points, by linear interpolation; shape (columns,).
+        """Return values at amounts between the grid's points, by linear interpolation; shape (columns,).
 
         Args:
             values: Values at the grid's points, shape (*grid, columns); a column is for example an edge.
-            left: For each cap, the amount that is left for each column, shape (columns,).
+            left: For each cap, an array of shape (columns,) with the amount left at which each column is evaluated.
         """
         values = np.moveaxis(values, -1, 0)
         for cap, amount in zip(self.caps, left, strict=True):

@@ -41,7 +41,7 @@ LATENCY_STEPS = 256
 
 @dataclass(frozen=True)
 class GridProblem(Problem):
-    """A problem whose caps lie on a grid (:mod:`.grid`); plans under caps are approximate.
+    """A planning problem that is solved on a grid of remaining time and money (:mod:`.grid`); plans under caps are approximate.
 
     If times are random, a solution's accuracy counts only answers in time and subtracts a penalty for late answers.
 
@@ -59,11 +59,11 @@ class GridProblem(Problem):
 
     @property
     def caps(self) -> Mapping[str, Any]:
-        """The request's caps by name."""
+        """The request's caps, keyed by the name of the bound."""
         return self.limits
 
     def static_plans(self) -> StaticPlans:
-        """Return the fixed plans (one model per stage), each marked by whether it meets the caps from the root on."""
+        """Return the fixed plans (one model per stage), and whether each of them meets the caps from the root on."""
         if self.late is None and not self.limits:
             return StaticPlans.unbounded(self.graph, self.admission.servable)
         none = None if self.late is None else np.zeros(len(self.graph.nodes), np.bool_)  # their figures know no chances
@@ -75,7 +75,10 @@ class GridProblem(Problem):
         return replace(self, limits={}, induced=None) if self.limits and self.late is None else None
 
     def solved(self, goal: PlanGoal) -> Solution:
-        """Return the best plan by the goal. If time is minimized, this plan always takes the quickest way to an answer."""
+        """Return the best plan according to the goal.
+
+        If time is minimized, this plan always takes the quickest way to an answer.
+        """
         if self.quick is None:
             return self.best(goal)
         first = {group: END if self.can_end else self._quickest_edge(self.quick, group) for group in self.groups}
@@ -125,7 +128,7 @@ class GridProblem(Problem):
         return NOTHING in found.first.values()
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
-        """Return the names of the fewest caps without which every branch has a model within the other caps.
+        """Return the names of the fewest caps to drop so that every branch has a model within the other caps.
 
         If there are several such sets, latency is dropped before cost. Empty if no cap has to be dropped; all names if no such
         set exists.
@@ -154,10 +157,9 @@ class GridProblem(Problem):
         return self._going(first, goal)
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """Return the least amount that suffices for an answer, in the unit of the first of the ``missed`` caps: seconds or
-        dollars.
+        """Return the least amount that suffices for an answer if all the ``missed`` caps are ignored.
 
-        It suffices whichever branch comes, if all the ``missed`` caps are ignored.
+        It suffices for any branch that may come. Its unit is that of the first of the ``missed`` caps: seconds or dollars.
         """
         cap, least = self.limits[missed[0]], []
         for group in self.groups:
@@ -166,7 +168,7 @@ class GridProblem(Problem):
         return max(least)
 
     def _quickest_edge(self, cap: GridCap, group: int, dropped: Sequence[str] = ()) -> int:
-        """Return the edge of the branch ``group`` that leads to an answer with the least use of ``cap``.
+        """Return the edge of the branch ``group`` that leads to an answer with the least of what ``cap`` limits: time or money.
 
         Returns :data:`NOTHING` if no edge is allowed. The caps named in ``dropped`` are ignored. If time is minimized, ties go
         to the cheapest edge.
@@ -197,7 +199,7 @@ class GridProblem(Problem):
         return Solution(first, lambda: self._followed(first, goal), float("nan"), float("nan"), lost, goal)
 
     def _followed(self, first: Mapping[int, int], goal: PlanGoal) -> Integers:
-        """Return the plan's choice on each branch if every call uses its average time and money; shape (groups,).
+        """Return the plan's choice on each branch, assuming that every call uses its average time and money; shape (groups,).
 
         A choice is an edge, or END or NOTHING. ``first`` holds the choices on the branches at the start. The request ends on
         branches that such a request does not reach. If a position can be reached with different amounts left, the smallest
@@ -249,7 +251,7 @@ class GridProblems(Problems):
         without: Collection[str] = (),
         is_joint: bool = False,
     ) -> GridProblem:
-        """Return the problem of a request at a position; see :meth:`Problems.below`."""
+        """Return the planning problem of a request at its position; see :meth:`Problems.below`."""
         objective = request.objective
         caps = [cap for cap in (objective.max_latency_s, within_s) if cap is not None]
         load_s = request.load_s
@@ -272,17 +274,17 @@ class GridProblems(Problems):
         )  # fmt: skip
 
     def _paying(self, objective: Objective, limits: Mapping[str, GridCap]) -> DecisionGraph:
-        """Return the graph, with the quantity that the goal counts as cost in its array ``cost_usd``."""
+        """Return the decision graph whose array ``cost_usd`` holds the quantity that the objective's goal counts as cost."""
         return self.graph
 
     def _times_of(self, objective: Objective, load_s: FloatArray | None) -> dict[str, Any]:
-        """Return further arguments for :class:`GridProblem`, by name: ``quick`` or ``late``, or none if neither is needed."""
+        """Return the keyword arguments of :class:`GridProblem` that concern time: ``quick`` or ``late``, or none."""
         return {"quick": self._seconds(objective, 0.0, load_s, 0.0)} if minimizes_time(objective) else {}
 
     def times(self, objective: Objective) -> FloatArray:
-        """Return limits on a request's time, in seconds, ascending, for a search by latency; the last limit admits all plans.
+        """Return the limits on a request's time that a search by latency tries, in seconds, ascending.
 
-        They are used to minimize latency under bounds on averages over requests.
+        The last limit allows all plans. They are used to minimize latency under bounds on averages over requests.
         """
         seconds = self._seconds(objective, 0.0, None, 0.0)
         root_s = float(self.metrics.annotated.latency_s[0])
@@ -307,7 +309,10 @@ class GridProblems(Problems):
         return found
 
     def _seconds(self, objective: Objective, whole: float, load_s: FloatArray | None, used: float) -> GridCap:
-        """Return the cap on time. It adds up the calls' standard deviations, which exceeds the deviation of their sum."""
+        """Return the cap on a request's time.
+
+        It adds up the standard deviations of the calls, which is more than the standard deviation of their sum.
+        """
         annotated, graph, z = self.metrics.annotated, self.graph, 0.0
         if objective.risk == "mean+sd":
             z = DEFAULT_Z if objective.z is None else objective.z
@@ -397,14 +402,14 @@ def log_sigma(annotated: AnnotatedTrie) -> FloatArray:
 
 
 def require_small(size: int) -> None:
-    """Raise :class:`ConfigError` if a trie of this size is too large for ``risk="dp"``."""
+    """Raise :class:`ConfigError` if a trie with ``size`` nodes is too large for ``risk="dp"``."""
     why = too_large(size)
     if why is not None:
         raise ConfigError(why, code="dp-too-large")
 
 
 def too_large(size: int) -> str | None:
-    """Return in one line why a trie of this size is too large for ``risk="dp"``; None if it is not."""
+    """Return one line that says why a trie with ``size`` nodes is too large for ``risk="dp"``; None if it is not."""
     if size <= MOST_IN_TIME:
         return None
     return f'risk="dp" plans over at most {MOST_IN_TIME:,} paths, this trie has {size:,}: use risk="mean+sd"'

@@ -1,8 +1,8 @@
 """Bounds on averages over requests: finds the curve of accuracy by cost, by varying the price of a dollar in accuracy.
 
-At each price, one plan maximizes accuracy minus price times cost. Over all prices, these plans are the corners of the
-upper hull of all contingent plans in the plane of cost and accuracy. Plans between two corners need not be searched: a
-traffic split between the two corners is at least as good (:mod:`vinelm.controller.planning.mixture`).
+At each price, one plan maximizes accuracy minus price times cost. Over all prices, these plans are the corners of the upper
+convex hull of all contingent plans in the plane of cost and accuracy. Plans between two corners need not be searched: a traffic
+split between the two corners is at least as good (:mod:`vinelm.controller.planning.mixture`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _TOLERANCE = 1e-12
 
 
 class Curve:
-    """The corners, found so far, of the upper hull of a problem's plans in cost and accuracy; cheapest first.
+    """The corners found so far of the upper convex hull of a problem's plans by cost and accuracy; cheapest first.
 
-    Methods find more corners when needed.
+    Methods search for more corners when needed.
 
     Args:
         problem: The planning problem from the root on.
@@ -52,12 +52,12 @@ class Curve:
 
     @property
     def cheapest(self) -> Solution:
-        """The corner with the lowest cost."""
+        """The plan with the lowest cost among the corners found so far."""
         return self.corners[0]
 
     @property
     def most_accurate(self) -> Solution:
-        """The corner with the highest accuracy."""
+        """The plan with the highest accuracy among the corners found so far."""
         return self.corners[-1]
 
     def within(self, budget_usd: float) -> Solution | None:
@@ -75,7 +75,7 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= floor)[1]
 
     def spanning(self, objective: Objective) -> tuple[Solution, Solution]:
-        """Return the two neighbouring corners between which the objective splits traffic to meet its bound on a mean.
+        """Return the two neighbouring corners between which to divide requests, so that the mean meets the objective's bound.
 
         If the bound lies beyond the last corner, return the last corner twice.
         """
@@ -85,9 +85,10 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """Return the goal for a request that cannot follow the plan of all requests, given their mean budget in dollars.
+        """Return the goal for a request that cannot follow the plan of all requests, given the mean budget in dollars.
 
-        The goal's price of a dollar, in accuracy, is that of the hull's plan with an average cost of at most ``budget_usd``.
+        The goal weighs dollars against accuracy at the price for which the hull's best plan costs at most ``budget_usd`` on
+        average.
         """
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
@@ -97,9 +98,10 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """Return the goal for a request that cannot follow the plan of all requests, given their minimum mean accuracy.
+        """Return the goal for a request that cannot follow the plan of all requests, given the minimum mean accuracy.
 
-        The goal's price of a dollar, in accuracy, is that of the hull's plan with an average accuracy of at least ``floor``.
+        The goal weighs dollars against accuracy at the price for which the hull's best plan has at least the accuracy ``floor``
+        on average.
         """
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")
@@ -109,7 +111,7 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self, most: int = MOST_CORNERS) -> list[Solution]:
-        """Search for up to ``most`` new corners between the known ones, and return all corners that are known then."""
+        """Search for up to ``most`` new corners between the known ones, and return all corners known after the search."""
         waiting = list(pairwise(self.corners))
         while waiting and most > 0:
             low, high = waiting.pop(0)

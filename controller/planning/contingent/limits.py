@@ -1,4 +1,4 @@
-"""Per-request caps: computes which calls below a request's position fit into its remaining time and money."""
+"""Per-request caps: computes which calls after a request's position fit into its remaining time and money."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class PathTotals:
         return self._total(metric, True)
 
     def delay_s(self, start: int, load_s: FloatArray) -> FloatArray:
-        """Return the seconds that load adds between ``start`` and another position, for each row of the metrics' ``visits``.
+        """Return the seconds that load adds on the way from ``start`` to other positions.
 
-        Row :attr:`visit_group` of a position holds the position's seconds. ``load_s`` has the extra seconds per call, by
-        engine.
+        The result has one value for each row of the metrics' ``visits``, because positions with the same calls per engine have
+        the same delay. :attr:`visit_group` gives the row of a position. ``load_s`` has the extra seconds per call, by engine.
         """
         visits = self.metrics.visits
         return np.asarray((visits - visits[self.visit_group[start]]).dot(load_s))
@@ -55,13 +55,13 @@ class PathTotals:
 
 @dataclass(frozen=True)
 class Cap:
-    """A limit on the seconds (under the current load) or dollars of a request's calls below its position.
+    """A limit on the seconds (under the current load) or dollars that a request's calls after its position may use.
 
     Args:
         totals: The latency and cost from the root to each position of the tree.
         start: The position that the request is at.
         quantity: The limited quantity.
-        limit: The amount of the quantity that may be used below the start.
+        limit: The amount of the quantity that may be used after the start.
         load_s: Extra seconds per call, by engine; None without load.
     """
 
@@ -72,7 +72,7 @@ class Cap:
     load_s: FloatArray | None = None
 
     def used(self, low: int, high: int) -> FloatArray:
-        """Return the quantity that is used from the start to each position from ``low`` to ``high`` - 1."""
+        """Return the seconds or dollars used from the start to each of the positions ``low`` to ``high`` - 1."""
         metric, z, totals, start = self.quantity.metric, self.quantity.z, self.totals, self.start
         mean = totals.mean(metric)
         # The use below the start is a difference of totals from the root: one subtraction instead of a walk per request.
@@ -87,7 +87,7 @@ class Cap:
         return np.asarray(values)
 
     def admits(self, low: int, high: int) -> BoolArray:
-        """Return for each position from ``low`` to ``high`` - 1 whether its use is within the limit."""
+        """Return for each of the positions ``low`` to ``high`` - 1 whether the calls up to it stay within the limit."""
         return self.used(low, high) <= self.limit
 
     def most_used(self, plan: Plan) -> float:
@@ -100,11 +100,11 @@ class Cap:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """A key for caches: two caps with equal keys admit the same sequences of calls from the root."""
+        """A cache key: two caps with equal keys allow the same sequences of calls from the root."""
         return self.quantity, self.limit
 
     def at(self, limit: float) -> Cap:
-        """Return this cap with ``limit`` as its limit."""
+        """Return a copy of this cap with another ``limit``."""
         return replace(self, limit=limit)
 
     @cached_property
@@ -115,9 +115,9 @@ class Cap:
 
 
 def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, Cap]:
-    """Return the limits on the calls below ``start``, by the name of the objective's field, in the order of relaxation.
+    """Return the caps on the calls after ``start``, keyed by the name of the objective's field, in the order of relaxation.
 
-    Each limit is the part of the bound that the request has not used yet.
+    The limit of each cap is the part of the bound that the request has not used yet.
     """
     objective, found = request.objective, {}
     for bound, quantity in bounded_quantities(objective).items():
@@ -141,7 +141,7 @@ def within_all(caps: Iterable[Cap], size: int) -> BoolArray:
 
 @dataclass(frozen=True)
 class Admissible:
-    """The possible next calls (edges) below a start that a plan may choose.
+    """The rule for which next calls (edges) after a start a plan may choose.
 
     Args:
         graph: The decision graph.
@@ -156,9 +156,9 @@ class Admissible:
     barred: Collection[str] = ()
 
     def admitted(self, spans: Sequence[Span]) -> tuple[list[Span], list[BoolArray | None]]:
-        """Return the levels below the start that a plan can reach, and for each a mask of its admitted edges (None: all edges).
+        """Return the levels after the start that a plan can reach, and for each level a mask of its allowed edges (None: all).
 
-        The last of these levels is the first in which no edge is admitted, if there is such a level.
+        If some level has no allowed edge, the first such level is the last one returned.
         """
         kept: list[Span] = []
         masks: list[BoolArray | None] = []
@@ -171,11 +171,11 @@ class Admissible:
         return kept, masks
 
     def without(self, *names: str) -> Admissible:
-        """Return these limits without the named caps."""
+        """Return a copy of this rule without the named caps."""
         return replace(self, caps={name: cap for name, cap in self.caps.items() if name not in names})
 
     def and_within(self, name: str, cap: Cap) -> Admissible:
-        """Return these limits with one more cap, which replaces a cap of the same name."""
+        """Return a copy of this rule with one more cap, which replaces a cap of the same name."""
         return replace(self, caps={**self.caps, name: cap})
 
     def _masks(self, spans: Sequence[Span]) -> Iterator[BoolArray | None]:
@@ -195,11 +195,11 @@ class Admissible:
 
 
 def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admissible, measure: Cap) -> FloatArray:
-    """Return for each branch of the start the lowest worst-case use of ``measure`` by plans that answer every request.
+    """Return for each branch of the start the lowest worst case of any plan that answers every request, in seconds or dollars.
 
-    The worst case is a plan's longest (or most expensive) sequence of calls. ``measure`` is a cap whose quantity (seconds or
-    dollars) is added up; its limit is ignored. The result is infinite if no admitted plan answers on every branch. Ending at
-    the start itself does not count as a plan.
+    A plan's worst case is its longest (or most expensive) sequence of calls. ``measure`` is a cap that says whether seconds or
+    dollars are added up; its limit is ignored. The result is infinite if no allowed plan answers on every branch. Ending at the
+    start itself does not count as a plan.
     """
     spans, masks = admission.admitted(spans)
     below: FloatArray | None = None
@@ -219,9 +219,9 @@ def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission:
 
 
 def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
-    """Return for each node of a level the lowest worst-case use of ``measure``.
+    """Return for each node of a level the lowest worst case of any plan from there on, in seconds or dollars.
 
-    ``least`` has the same for each branch of these nodes.
+    ``least`` has the same for each branch of these nodes. For ``measure`` see :func:`least_of_the_longest`.
     """
     low, high = span.nodes
     groups = slice(*span.groups)

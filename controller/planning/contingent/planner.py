@@ -1,4 +1,4 @@
-"""Plans over a decision graph: chooses a model for each branch by the time and money that a request has left there."""
+"""Plans over a decision graph: chooses a model for each branch, given the time and money that a request has left there."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ class ContingentPlanner:
 
     @classmethod
     def of(cls, metrics: PathMetrics) -> Self | None:
-        """Return a planner; None if every plan over the trie ends at a single node, for which the path index is faster."""
+        """Return a planner for a trie that needs contingent plans, otherwise None.
+
+        Without branches and merged nodes, every plan ends at a single node, and a search for this node is faster.
+        """
         return cls(metrics) if metrics.annotated.is_contingent else None
 
     def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
@@ -69,7 +72,7 @@ class ContingentPlanner:
         return planner._in_time(request, planner._plan(request._replace(objective=by_means), stage, without))
 
     def _ending_at(self, candidates: BoolArray) -> ContingentPlanner:
-        """Return the planner for plans that end only at nodes of this mask, shape (n + 1,)."""
+        """Return a planner whose plans end only at nodes for which the mask ``candidates``, shape (n + 1,), is true."""
         if candidates.shape != (len(self.metrics.trie),):
             raise ConfigError(f"candidates has shape {candidates.shape}: this trie needs ({len(self.metrics.trie)},)")
         for known, planner in self._others:
@@ -113,9 +116,10 @@ class ContingentPlanner:
         return self._decision(request, policy, relaxed, found)
 
     def _in_time(self, request: PlanRequest, found: ContingentDecision) -> ContingentDecision:
-        """Return a plan that takes the probability of a late answer into account, instead of ``found``, a plan by mean times.
+        """Return a plan that takes the probability of a late answer into account.
 
-        Return ``found`` if no time is left, if it violates another bound, or if no model can be run within the time left.
+        ``found`` is the plan by mean times. It is returned if no time is left, if it violates another bound, or if no model can
+        be run within the time left.
         """
         objective, known = request.objective, found.problem
         assert objective.max_latency_s is not None
@@ -163,7 +167,10 @@ class ContingentPlanner:
         return found
 
     def hull(self, objective: Objective) -> Hull:
-        """Return the upper hull, in cost and accuracy, of the plans between which the objective's traffic may be split."""
+        """Return the upper convex hull of the plans between which the objective's requests may be divided.
+
+        The hull is in the plane of cost and accuracy.
+        """
         check_plannable(objective, self.metrics)
         return self._population(objective, self._from_root(objective)).hull()
 
@@ -206,9 +213,10 @@ class ContingentPlanner:
         return self._problems(objective).below(root, 0, self.graph.groups_at(0), within_s=within_s)
 
     def _population(self, objective: Objective, problem: Problem) -> Population:
-        """Return the plans to choose from for this objective and its problem from the root.
+        """Return the plans from the root among which the bounds on averages choose.
 
-        They are computed once for all objectives that differ only in their bounds on averages.
+        They are computed once for all objectives that differ only in these bounds. ``problem`` is the objective's planning
+        problem from the root on.
         """
         answers_first = objective.on_infeasible == "raise"
         kinds = sorted((name, cap.kind) for name, cap in problem.caps.items())
@@ -249,10 +257,10 @@ class ContingentPlanner:
     # -- for one request -----------------------------------------------------------------------------------------
 
     def _looked_up(self, problem: Problem, policy: RootPlan) -> Solution | None:
-        """Return the part of the root's plan below the request's position; None if this part cannot be followed there.
+        """Return the root plan's choices from the request's position on; None if they cannot be followed there.
 
-        Without caps, the root's plan applies at every position. Under caps, it applies only if it is a fixed plan that
-        meets the caps.
+        Without caps, the root's plan applies at every position. Under caps, it applies only if it is a fixed plan that meets
+        the caps.
         """
         caps, outcome = [*problem.caps.values()], policy.outcome
         if outcome is None or problem.admission.barred or problem.is_joint or (caps and not policy.is_fixed):
@@ -268,7 +276,7 @@ class ContingentPlanner:
         return replace(outcome, first=first, goal=policy.goal)
 
     def _best(self, problem: Problem, request: PlanRequest, policy: RootPlan) -> tuple[Solution, tuple[str, ...]]:
-        """Return the best plan for the request's remaining time and money under the load, and the names of exceeded caps."""
+        """Return the best plan within the request's remaining time and money, and the names of the caps that it exceeds."""
         objective, goal = request.objective, policy.goal
         missed = tuple(bound for bound, cap in problem.caps.items() if cap.limit < 0.0 and bound in UNITS)
         outcome = problem.solved(goal)

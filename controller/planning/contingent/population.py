@@ -29,8 +29,8 @@ class RootPlan:
     Attributes:
         outcome: The plan from the root on, at zero load; None if plans depend only on each request's time, money and load.
         goal: What a request's own plan maximizes or minimizes, once its remaining time and money and the load are known.
-        is_fixed: Whether ``outcome`` ignores a request's remaining time and money. Requests follow such a plan as long as it
-            meets their caps.
+        is_fixed: Whether ``outcome`` is a fixed plan (one model per stage), which ignores a request's remaining time and money.
+            Requests follow a fixed plan as long as it meets their caps.
         relaxed: Names of the bounds on averages that no plan meets.
         best: The best accuracy (or cost) that a plan within the other bounds reaches, for the first bound in ``relaxed``; NaN
             if ``relaxed`` is empty.
@@ -51,17 +51,18 @@ class RootPlan:
 
 @dataclass(frozen=True)
 class Population:
-    """The plans to choose from under bounds on averages over requests: corners of the hull, and fixed plans.
+    """The plans to choose from under bounds on averages over requests.
 
-    With ``confidence``, plans are compared by the lower bound of their accuracy.
+    They are the corners of the upper convex hull in cost and accuracy, and the fixed plans (one model per stage). With
+    ``confidence``, plans are compared by the lower bound of their accuracy.
 
     Args:
         problem: The planning problem from the root on, at zero load.
         curve: The problem's hull; shared by objectives that differ only in their bounds on averages.
         fixed: The fixed plans of the problem.
         uncapped: The hull without caps, if the problem has caps and merged nodes; its plans that meet the caps are exact.
-        errors: A cache of standard errors by the ``id`` of their corner or fixed plans, which is stored with them; shared
-            like the hull.
+        errors: A cache of the plans' standard errors, shared like the hull. The key is the ``id`` of a corner or of the fixed
+            plans; the entry holds this object too.
     """
 
     problem: Problem
@@ -91,10 +92,10 @@ class Population:
         return self._relaxed(found, *((COST_CAP,) if floor is None else (COST_CAP, FLOOR)))
 
     def hull(self) -> Hull:
-        """Return the part of the hull of these plans, in cost and accuracy, between whose corners traffic is split.
+        """Return the part of these plans' upper convex hull that is needed to divide requests between two corners.
 
-        It spans the objective's bound on the mean. A plan on it may cost more than this bound, because only part of the traffic
-        follows the plan.
+        The part contains the objective's bound on the mean. A plan on it may cost more than the bound, because only some of the
+        requests follow this plan.
         """
         # Only the edge that spans the bound is refined: the rest of the hull does not matter for a mixture.
         capped, loose = self._spanning(self.curve), [] if self.uncapped is None else self._spanning(self.uncapped)
@@ -160,7 +161,7 @@ class Population:
     ) -> Integers | None:
         """Return the indices of the plans that meet the bounds, best first; None if no plan does.
 
-        Plans are numbered with the corners first, then the fixed plans.
+        Indices count the corners first, then the fixed plans.
 
         Args:
             first: ``"cost"`` compares cost first; any other target compares accuracy first.

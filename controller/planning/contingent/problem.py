@@ -1,4 +1,4 @@
-"""One planning problem: the request's position, the branches that may come next, and the choices below."""
+"""One planning problem: the request's position, the branches that may come next, and the choices after them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Problem:
-    """The choices below a request's position in a tree. Every plan meets the per-request caps exactly.
+    """The choices that a plan makes after a request's position in a tree. Every plan meets the per-request caps exactly.
 
     Args:
         start: The position that the request is at.
@@ -79,7 +79,7 @@ class Problem:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """The levels of the graph below the start, from the start's own level on."""
+        """The levels of the decision graph from the request's position on, each as a :class:`Span`."""
         return list(self.graph.spans(self.start, self.groups))
 
     @cached_property
@@ -114,11 +114,11 @@ class Problem:
     # -- the best plan -------------------------------------------------------------------------------------------
 
     def solved(self, goal: PlanGoal) -> Solution:
-        """Return the best plan by the goal. If time is minimized, only the fastest plans are compared."""
+        """Return the best plan according to the goal. If time is minimized, only the fastest plans are compared."""
         return self._quickest(goal, self.admission)
 
     def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
-        """Return the best plan by the goal; ``admission`` says which edges may be chosen (None: as for this problem).
+        """Return the best plan according to the goal; ``admission`` says which edges may be chosen (None: as for this problem).
 
         If the trie has rates by difficulty, a plan from the root without caps is evaluated on the requests that reach each
         node under this plan.
@@ -152,7 +152,7 @@ class Problem:
     def _induced(
         self, goal: PlanGoal, admission: Admissible
     ) -> tuple[Induction, Best, Callable[[Mapping[int, int]], Integers]]:
-        """Return the backward induction, the best edge of each branch of the start, and a function for all later choices.
+        """Return the backward induction, the best edge of each branch of the start, and a function for the later choices.
 
         The function takes the choices at the start, keyed by group, and returns the choices below; in a tree, these do not
         depend on the choices at the start.
@@ -162,10 +162,10 @@ class Problem:
         return found, found.start, lambda first: found.choice
 
     def _for_own_requests(self, found: Solution, goal: PlanGoal, admission: Admissible | None) -> Solution:
-        """Return the better of this plan and the best plan for the requests that reach each node under this plan.
+        """Return ``found``, or a plan made for the requests that ``found`` sends to each node, if that plan is better.
 
-        The rates of a merged node depend on the plan that leads there. The first plan is based on the profile's rates,
-        the second plan on the rates of requests that follow the first plan. Each is evaluated on requests that follow it.
+        The rates of a merged node depend on the plan that leads there. ``found`` is based on the profile's rates, the other
+        plan on the rates of requests that follow ``found``. Each plan is evaluated on the requests that follow it.
         """
         plan = found.plan(self.graph, 0)
         again = replace(self, graph=self.graph.for_mass(plan.mass))._by_rates(goal, admission)
@@ -196,7 +196,7 @@ class Problem:
         return np.full(len(nothing), is_better or bool(nothing.all()))
 
     def beginning_with(self, group: int, edge: int, goal: PlanGoal) -> Solution:
-        """Return the best plan by the goal among plans that take ``edge`` on the branch ``group``."""
+        """Return the best plan according to the goal among the plans that choose ``edge`` on the branch ``group``."""
         models = self.graph.annotated.trie.models
         others = {models[self.graph.model[e]] for e in self.graph.edges_of(group) if e != edge}
         admission = replace(self.admission, barred=others | set(self.admission.barred))
@@ -213,7 +213,7 @@ class Problem:
         return found.lost > 1.0 - _ROUNDING
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
-        """Return the fewest caps to drop so that every request gets an answer; latency before cost."""
+        """Return the names of the fewest caps to drop so that every request gets an answer. Latency is dropped before cost."""
         names = [name for name in self.caps if name in UNITS]
         for count in range(1, len(names) + 1):
             for dropped in combinations(names, count):
@@ -244,17 +244,18 @@ class Problem:
         return self.best(goal._replace(answers_first=True), admission.and_within(_FASTEST, self.seconds.at(least_s)))
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """Return the lowest worst-case use of the first of the ``missed`` caps, in seconds or dollars, by any plan.
+        """Return the lowest worst case of any plan, in the unit of the first of the ``missed`` caps (seconds or dollars).
 
-        All caps named in ``missed`` are ignored.
+        A plan's worst case is its longest (or most expensive) sequence of calls. All caps named in ``missed`` are ignored.
         """
         return self.least_of_the_longest(self.caps[missed[0]], self.admission.without(*missed))
 
     def least_of_the_longest(self, measure: Cap, admission: Admissible) -> float:
-        """Return the lowest worst-case use from the start on, over all plans that answer every request.
+        """Return the lowest worst case of any plan that answers every request, from the start on, in seconds or dollars.
 
-        ``measure`` is a cap whose quantity (seconds or dollars) is added up; its limit is ignored. The result is infinite if no
-        plan answers every request, and 0 if the request may end now.
+        A plan's worst case is its longest (or most expensive) sequence of calls. ``measure`` is a cap that says whether seconds
+        or dollars are added up; its limit is ignored. The result is infinite if no plan answers every request, and 0 if the
+        request may end now.
         """
         if self.can_end:
             return 0.0

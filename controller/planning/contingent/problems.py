@@ -44,7 +44,7 @@ class Problems:
         without: Collection[str] = (),
         is_joint: bool = False,
     ) -> Problem:
-        """Return the problem of a request at a position.
+        """Return the planning problem of a request at its position.
 
         Args:
             request: The planning request.
@@ -64,9 +64,9 @@ class Problems:
         return Problem(self.graph, start, groups, admission, request.may_stop, is_joint, seconds)
 
     def times(self, objective: Objective) -> FloatArray:
-        """Return limits on a request's time, in seconds, ascending, for a search by latency; the last limit admits all plans.
+        """Return the limits on a request's time that a search by latency tries, in seconds, ascending.
 
-        They are used to minimize latency under bounds on averages over requests.
+        The last limit allows all plans. They are used to minimize latency under bounds on averages over requests.
         """
         return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
 
@@ -80,7 +80,10 @@ class Problems:
 
 
 def minimizes_time(objective: Objective) -> bool:
-    """Return whether each request minimizes its own latency; under bounds on averages, one plan serves all requests."""
+    """Return whether each request minimizes its own latency.
+
+    False if latency is not the target, or if there are bounds on averages, under which one plan serves all requests.
+    """
     return objective.target == "latency" and not bounds_averages(objective)
 
 

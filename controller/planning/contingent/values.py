@@ -1,4 +1,4 @@
-"""Backward induction over a decision graph: finds the best contingent plan at a price of a dollar, level by level."""
+"""Backward induction over a decision graph: finds, level by level, the plan with the best accuracy minus price times cost."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FAR = 1e300
 class PlanGoal(NamedTuple):
     """The criterion for plans: ``"accuracy"`` maximizes accuracy minus ``price`` times cost, ``"cost"`` minimizes cost.
 
-    Ties go to higher accuracy, then lower cost, then lower worst-case latency, then ending, then trie order. A request
-    that reaches :data:`NOTHING` has no correct answer and no further cost; ``answers_first`` minimizes the probability of
-    this first. A price of 0 means ``AnnotatedTrie.least_price``.
+    Ties go to higher accuracy, then lower cost, then lower worst-case latency, then ending, then trie order. A request that
+    reaches :data:`NOTHING` (no model fits) has no correct answer and no further cost. With ``answers_first``, the probability
+    of this is minimized before everything else. A price of 0 means ``AnnotatedTrie.least_price``.
 
     If times are random (:mod:`.grid`), late answers count as :data:`NOTHING`, and ``late`` times their probability is
     subtracted from the criterion.
@@ -35,9 +35,9 @@ class PlanGoal(NamedTuple):
 class Worth(NamedTuple):
     """The value of plans that begin at nodes, edges or branches (groups); each array has one item per node, edge or branch.
 
-    The arrays are the accuracy, the expected cost in dollars, the probability of reaching :data:`NOTHING` (None if it is 0
-    everywhere), and the worst-case latency in seconds (None while not needed). On a grid of a request's remaining amounts,
-    arrays have the shape (*grid, items).
+    ``accuracy`` and ``cost_usd`` are expected values. ``lost`` is the probability of reaching :data:`NOTHING`; None if it is 0
+    everywhere. ``longest_s`` is the worst-case latency in seconds; None while it is not needed. On a grid of a request's
+    remaining amounts, arrays have the shape (*grid, items).
     """
 
     accuracy: FloatArray
@@ -50,14 +50,14 @@ class Worth(NamedTuple):
         return self.each(lambda values: values[..., items])
 
     def picked(self, items: Integers) -> Worth:
-        """Return the values at these indices; an index counts the elements of each array in its flattened form.
+        """Return the values at these indices into the flattened arrays.
 
         The arrays of the result have the shape of ``items``.
         """
         return self.each(lambda values: values.take(items))
 
     def each(self, change: Callable[[FloatArray], FloatArray]) -> Worth:
-        """Return the values after applying ``change`` to each array."""
+        """Return a copy with ``change`` applied to each array."""
         accuracy, cost_usd, lost, longest_s = self  # not a loop: a plan comes here twice a level
         return Worth(
             change(accuracy),
@@ -68,7 +68,7 @@ class Worth(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The best edge of each branch in a range of branches, and the value of this edge given that the branch's stage comes.
+    """The best edge (next call) of each branch in a range of branches, and its value if the branch's stage comes.
 
     ``edge`` has the shape (*grid, branches). It is :data:`NOTHING` if no edge is admitted; then ``worth`` is meaningless.
     ``has_ties`` is True if some edges were equal in every compared quantity.
@@ -190,7 +190,7 @@ class Induction:
         return keys if worth.accuracy.ndim == 1 else [lambda key=key: key().reshape(-1) for key in keys]  # type: ignore[misc]
 
     def _of_nodes(self, span: Span, best: Best, with_latency: bool) -> Worth:
-        """Return the value of a level's nodes if each branch takes its best edge, or ends where that is better."""
+        """Return the value of each node of a level, given that each branch takes its best edge, or ends if that is better."""
         graph, groups = self.graph, slice(*span.groups)
         right = self._on_grid(graph.ended_right[slice(*span.nodes)])
         if span.groups[0] == span.groups[1]:
@@ -221,7 +221,7 @@ class Induction:
         )
 
     def prefers_to_end(self, right: FloatArray, on: Worth) -> BoolArray:
-        """Return whether ending is at least as good as continuing.
+        """Return for each item whether ending is at least as good as continuing.
 
         ``right`` is the probability that the answer at the end is correct, ``on`` the value of continuing.
         """
@@ -288,7 +288,10 @@ class Induction:
 
 
 def over_times(after: Worth, left: LeftGrid, edges: Integers | slice) -> Worth:
-    """Return the value after each edge, averaged over the random time of the edge's call; unchanged if times are certain."""
+    """Return the value of following each edge, averaged over the random time of the edge's call.
+
+    It is returned unchanged if times are not random.
+    """
     if left.chance_axis is None:
         return after
     in_time = left.in_time(edges)
@@ -302,7 +305,7 @@ def _nothing(shape: tuple[int, ...], with_latency: bool) -> Best:
 
 
 class _Found(NamedTuple):
-    """The best item of each group.
+    """The result of a search for the best item of each group.
 
     Attributes:
         items: The index of each group's best item; -1 if the group has no admitted item.
@@ -366,7 +369,10 @@ class _Search:
 
 
 def _by_columns(values: FloatArray, width: int, combine: np.ufunc) -> FloatArray:
-    """Return one number per ``width`` consecutive values: ``combine`` over them. Faster than ``reduceat`` for small groups."""
+    """Combine every ``width`` consecutive values into one with the ufunc ``combine``, and return the results.
+
+    This is faster than ``reduceat`` for small groups.
+    """
     rows = values.reshape(-1, width)
     found = rows[:, 0].copy()
     for column in range(1, width):
