@@ -62,7 +62,7 @@ def _input_digest(workflow: Workflow, request: Request) -> str | None:
 
 
 def with_settings_of(identity: StoreIdentity, store: ObservationStore) -> StoreIdentity:
-    """Return ``identity`` with those settings (such as a seed) added that only the store's identity has."""
+    """Return ``identity`` extended by the settings (such as a seed) that only the store's identity has."""
     settings = {part: value for part, value in store.identity.fingerprint.items() if part.startswith(SETTING)}
     return replace(identity, fingerprint={**settings, **identity.fingerprint})
 
@@ -146,7 +146,7 @@ def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Res
 
 
 def _has_reference(rows: KeptRows) -> bool:
-    """Return whether results store answers to compare with the current setup's answers."""
+    """Return whether answers are stored with the results, to be compared with the current setup's answers."""
     return isinstance(rows.units.workflow.score, AsToday)
 
 
@@ -222,7 +222,7 @@ def classify_new(store: ObservationStore, signals: Signals, on_note: Note | None
 
 
 class _Renewal:
-    """Recomputes signals and answers of results.
+    """Recomputes signals and answers of results after their declaration in the workflow has changed.
 
     Args:
         rows: the store's results.
@@ -272,9 +272,9 @@ class _Renewal:
         return Shown(label, found.answer, found.answer_digest)
 
     def _kept(self, row: Observation) -> Shown:
-        """Return a result's signal and answer, as far as they stay valid although the state after the result is not stored.
+        """Return the signal and answer that a result keeps because the state after it, needed to recompute them, is not stored.
 
-        The signal or the answer stays valid if its declaration is unchanged.
+        The signal is kept if its declaration is unchanged, and so is the answer.
         """
         before, now = self._before, self._now
         label, has_answer = None if callable(self._signals.signal) else self._verdict(row), True
@@ -285,7 +285,7 @@ class _Renewal:
         return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else self._compared(row, Shown(label))
 
     def _compared(self, row: Observation, shown: Shown) -> Shown:
-        """Return ``shown`` with the result's stored answer if the workflow compares answers with the current setup's answer.
+        """Return ``shown`` with the result's stored answer, if the workflow compares answers with those of the current setup.
 
         Otherwise return ``shown`` unchanged.
         """

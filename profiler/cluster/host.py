@@ -46,10 +46,12 @@ WorkerMaker = Callable[[HostSetup, Mapping[str, "AskingRateLimiter"]], Any]
 
 
 class UnitHost:
-    """Executes jobs for a run on another machine. Takes messages by :meth:`send` and returns messages by :meth:`poll`.
+    """Executes the jobs that a run, on another machine, sends to this cluster node.
+
+    :meth:`send` takes the messages of the run's process, and :meth:`poll` returns the messages for it.
 
     Args:
-        make_worker: makes the worker that executes jobs; default: the worker of the setup.
+        make_worker: makes the worker that executes jobs; default: :func:`worker_of`.
 
     Raises:
         ConfigError: this node has a different version of VineLM than the run, lacks the run's folder, or cannot fork processes.
@@ -82,7 +84,7 @@ class UnitHost:
                     permit.admitted.set()
 
     def poll(self, wait_s: float) -> tuple[FromHost, ...]:
-        """Return the messages for the run, in order; empty if none comes within ``wait_s`` seconds."""
+        """Return the messages that wait to be sent to the run, in order; empty if none comes within ``wait_s`` seconds."""
         messages: list[FromHost] = []
         with suppress(queue.Empty):
             messages.append(self._out.get(timeout=wait_s))
@@ -117,7 +119,7 @@ class UnitHost:
         return permit
 
     def leave(self, permit: AskedPermit) -> None:
-        """Report to the run that the attempt of ``permit`` is over, and the tokens that it used."""
+        """Report to the run that the attempt of ``permit`` is over, and how many tokens the attempt used."""
         del self._attempts[permit.attempt]
         self._out.put(Left(permit.attempt, permit.used))
 
@@ -152,9 +154,9 @@ class AskingRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[AskedPermit]:
-        """Wait until the run admits an attempt at a call that may use ``tokens`` tokens.
+        """Wait until the run admits an attempt at a call that may use ``tokens`` tokens, and yield the attempt.
 
-        ``sleep`` raises if the job has been ended. ``priority`` is ignored.
+        The end of the block is reported to the run. ``sleep`` raises if the job has been ended. ``priority`` is ignored.
         """
         permit = self.host.ask(self.model, tokens)
         try:
@@ -168,7 +170,7 @@ class AskingRateLimiter:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[AskedPermit]:
-        """Wait like :meth:`admit`, in a coroutine."""
+        """Wait for an attempt and yield it, as :meth:`admit` does, but in a coroutine."""
         permit = self.host.ask(self.model, tokens)
         try:
             while not await asyncio.to_thread(permit.admitted.wait, _LOOK_S):

@@ -58,8 +58,8 @@ class Judging:
         Args:
             request: the request.
             given: the graph's inputs.
-            state: the state's own keys after the answer.
-            known: the verdicts on the request's answers so far, by the digest of the question.
+            state: the workflow state after the answer, without the key that VineLM adds to it.
+            known: the verdicts on the request's answers so far, by the digest of the question to the judge.
             budget: authorizes each call; None allows every call.
 
         Raises:
@@ -220,7 +220,7 @@ UNIT_JUDGE: ContextVar[JudgedUnit | None] = ContextVar("vinelm_unit_judge", defa
 
 @contextmanager
 def judged(unit: JudgedUnit) -> Iterator[JudgedUnit]:
-    """Let ``unit`` judge, inside the block, the answers that need a judge; outside of it such answers get no score."""
+    """Inside the block, let ``unit`` score the answers that need a judge; outside of it such answers get no score."""
     token = UNIT_JUDGE.set(unit)
     try:
         yield unit

@@ -101,7 +101,7 @@ class UnitRunner:
         return stage in self._nodes
 
     def values_after(self, checkpoint: bytes | None) -> dict[str, Any]:
-        """Return the state's own keys from a job's checkpoint; empty without a checkpoint."""
+        """Return the workflow state in a checkpoint, without the key that VineLM adds to it; empty without a checkpoint."""
         if checkpoint is None:
             return {}
         thread_id = f"u{next(self._threads)}"
@@ -367,9 +367,9 @@ def _first_boundaries(template: Template, opening: Collection[str], boundaries: 
 
 
 def _only_ending(ends: Collection[str], holders: Collection[str]) -> str | None:
-    """Return the single node to which the routes of a loop lead at its end; None if there are several.
+    """Return the node to which all routes of a loop lead at its end; None if there are several.
 
-    Also None if it is the graph's END or runs a stage.
+    Also None if this node is END or runs a stage.
 
     Args:
         ends: the nodes to which the routes lead; empty means END.
@@ -384,7 +384,7 @@ def _config(thread_id: str) -> RunnableConfig:
 
 
 def _values(state: Any) -> dict[str, Any]:
-    """Return the state's own keys, as they are read from a checkpoint."""
+    """Return the workflow state as read from a checkpoint, without the key under which VineLM records the path."""
     values = state if isinstance(state, Mapping) else vars(state)
     return {key: value for key, value in values.items() if key != PATH_KEY}
 
@@ -482,7 +482,7 @@ def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], Un
 
 
 class LocalWorker:
-    """Runs jobs in this process; the :class:`~vinelm.profiler.execution.job.Worker` of ``thread`` and ``inline``."""
+    """Runs jobs in the calling process, on the calling thread; used for ``isolation="thread"`` and ``"inline"``."""
 
     def __init__(self, units: RunsUnits) -> None:
         self._units = units

@@ -19,7 +19,7 @@ from vinelm.template import Template
 
 
 class UnitPolicy(ForcedPolicy):
-    """Makes the job use the last model of ``prefix``, and makes its :class:`~vinelm.rows.observation.Observation`."""
+    """Makes the job use the last model of ``prefix``, and collects what its result (an ``Observation``) needs."""
 
     def __init__(
         self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request, stages: Sequence[str] = ()

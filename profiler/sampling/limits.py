@@ -44,9 +44,9 @@ class ProfileLimits:
             raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
 
     def usd(self, prices: Prices, everything: float, rows: Sequence[Observation]) -> float:
-        """Return the total cost up to which a profile may run: the smallest of its limits.
+        """Return the total cost at which a profile stops, according to the smallest of its limits.
 
-        The unit is dollars; if every model is free, it is calls.
+        The unit is dollars; if every model is free, the number of calls.
 
         Args:
             prices: The prices estimated from ``rows``.

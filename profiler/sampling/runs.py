@@ -17,8 +17,9 @@ Run = tuple[Choice, ...]
 
 
 def distinct(paths: Iterable[Run]) -> tuple[Run, ...]:
-    """Return the paths without duplicates, in order. Paths that cannot be hashed (a call with a model for each stage) are
-    allowed.
+    """Return the paths without duplicates, in order.
+
+    A path need not be hashable: a call may have a dictionary with a model for each stage.
     """
     found: list[Run] = []
     for path in paths:

@@ -74,7 +74,7 @@ class Record:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Record:
-        """Return the record that :meth:`to_bytes` wrote.
+        """Return the record that ``content`` contains, as :meth:`to_bytes` wrote it.
 
         Raises:
             StoreError: the bytes are a checkpoint instead, or were written by a newer version.
