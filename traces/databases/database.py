@@ -197,10 +197,10 @@ class Database:
                 raw.execute(f"PRAGMA {text}").close()
 
     def _fold_log(self) -> None:
-        """Copy the write-ahead log into the file during a run, if the log is long; SQLite does the same by itself.
+        """If the write-ahead log has grown long during a run, copy it into the file, as SQLite does by itself.
 
-        A mark says that the file has all writes of the run. It is deleted before the copy, and written to the new log
-        afterwards.
+        A mark in the log says that log and file together have all writes of the run. It is deleted before the copy, and written
+        to the emptied log afterwards.
         """
         run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
         if run is None:

@@ -64,7 +64,7 @@ class StoreIdentity:
         return Catalog.embedded(self.catalog, where="the store's catalog")
 
     def settings(self) -> Catalog:
-        """Return the store's catalog with the models' settings, to compare the settings that determine answers.
+        """Return the catalog with the settings of the models, in order to compare those that determine answers.
 
         Never call these models.
         """

@@ -96,7 +96,7 @@ class PostgresDatabase(Database):
                 pass
 
     def _require_session(self) -> None:
-        """Raise :class:`StoreError` unless the session is the one that locked the store: the server may have released the lock.
+        """Raise :class:`StoreError` if this is not the session that locked the store: the server may have released the lock.
 
         A session can change unnoticed: after an error the driver reconnects, and a pooler such as PgBouncer may run each
         transaction in another session.

@@ -103,10 +103,9 @@ class RowConditions:
         return None
 
     def _stage_now(self, position: int, stage: str) -> Stage | None:
-        """Return the stage of the call at ``position`` (from 0) in the current template.
+        """Return the stage in the current template of the call at ``position`` (from 0), which was a call of ``stage``.
 
-        It is ``stage``, the row's stage, if the template allows it there, else the only possible stage; None if there are
-        several.
+        It is ``stage`` itself if the template allows it there, else the only possible stage; None if there are several.
         """
         level = self._template.flow.stages_at[position]
         if stage not in level and len(level) > 1:

@@ -64,7 +64,7 @@ def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
     """Create the store at ``path`` from ``source``, with the cost of all rows at new prices. All or nothing.
 
     The cost of a row is computed from its recorded tokens. The charged dollars stay recorded too. ``source`` and the ledger do
-    not change. A failed call that cost nothing costs nothing at any price.
+    not change. A failed call that was not charged costs $0 at the new prices, too.
 
     Args:
         source: an existing store; it is only read.

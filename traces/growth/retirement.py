@@ -48,7 +48,7 @@ _ROWS_AT_ONCE = 1000
 
 
 def request_digests(connection: Connection) -> dict[str, RequestDigest]:
-    """Return the digests of the registered requests by id."""
+    """Return the digests of the requests that are registered in the store, by request id."""
     table = schema.requests.c
     found = connection.execute(select(table.request_id, table.digest, table.input_digest))
     return {row.request_id: RequestDigest(row.digest, row.input_digest) for row in found}
@@ -120,7 +120,7 @@ def retire(
 
 
 def restore(connection: Connection, retired_ids: Iterable[int]) -> int:
-    """Make the retired rows with these numbers current again, with their states, and return the number of these rows."""
+    """Make the retired rows with these numbers, and their states, current again; return how many rows these are."""
     ids = list(enumerate(retired_ids))
     for first in range(0, len(ids), _ROWS_AT_ONCE):
         some = ids[first : first + _ROWS_AT_ONCE]

@@ -51,7 +51,7 @@ class Condition:
         return condition
 
     def holds(self, row: Row, where: str) -> bool:
-        """Return whether ``row`` satisfies the condition; ``where`` (``FILE:LINE``) is quoted in errors.
+        """Return whether ``row`` satisfies the condition. ``where`` is the row's ``FILE:LINE``, for error messages.
 
         Raises:
             DatasetError: the row lacks the column, or its value cannot be compared.
@@ -173,7 +173,7 @@ def _answer(row: Row, line: int, model: str, columns: LogColumns, where: str) ->
 def _failure(row: Row, columns: LogColumns, where: str) -> FailureKind | None:
     """Return the row's failure kind; None if the call succeeded.
 
-    Any other text becomes ``unknown``, because it may contain a prompt or a key.
+    A text that is not a failure kind becomes ``unknown``, because it may contain a prompt or a key.
     """
     value = None if columns.failure is None else as_text(field_of(row, columns.failure, where))
     if not value:

@@ -194,9 +194,9 @@ class ReplayRows:
                 connection.execute(insert(units), rows)
 
     def set_compared(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Replace the stored comparisons of a profile's answers with the recorded answers by ``rows``, in one transaction.
+        """Replace all stored comparisons of a profile's answers with the recorded answers. The new ones are ``rows``.
 
-        ``rows`` are mappings from the columns of the table ``compared`` to values.
+        ``rows`` are mappings from the columns of the table ``compared`` to values. All in one transaction.
         """
         with self._database.transaction() as connection:
             metadata.create_all(connection)
@@ -205,9 +205,9 @@ class ReplayRows:
                 connection.execute(insert(compared), rows)
 
     def compared(self) -> list[dict[str, Any]]:
-        """Return the comparisons of a profile's answers with the recorded answers, unordered; empty without such a table.
+        """Return the comparisons of a profile's answers with the recorded answers, in any order; empty if none were stored.
 
-        Each is a mapping from the table's columns to values.
+        Each is a mapping from the columns of the table ``compared`` to values.
         """
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(compared.name):

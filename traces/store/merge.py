@@ -98,7 +98,7 @@ def _require_several(inputs: Sequence[Path]) -> None:
 def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -> tuple[list[int], list[int]]:
     """Copy all stores into ``merged``.
 
-    Return two lists with a number for each store: the rows that it added, and the rows that lose their prompt hashes.
+    Return two lists with a number for each store: how many rows it added, and how many rows lose their prompt hashes.
     """
     known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]] = {}
     alike = common_record(stores) is not None
@@ -164,8 +164,7 @@ def _new_rows(
 def bought(row: Observation, *, shown: bool) -> Observation:
     """Return the row without fields that can differ between copies of the same row in several stores.
 
-    These are the answer class, and the sampler, round and probability. With ``shown`` False, they are also the signal and the
-    answer.
+    These fields are the answer class, sampler, round and probability; if ``shown`` is False, also the signal and the answer.
     """
     if not shown:
         row = replace(row, signal=None, answer=None, answer_digest=None)
@@ -195,9 +194,9 @@ def _copy_rows(source: Connection, target: Connection, rows: Sequence[Observatio
 
 
 def _copy_retired(source: Connection, target: Connection, numbers: dict[int, int]) -> None:
-    """Copy the retired rows, except rows that both stores retired.
+    """Copy the retired rows, except rows that both stores have retired.
 
-    ``numbers``: the number in the target of each identity of the source.
+    ``numbers`` has the number in the target of each identity of the source, by its number in the source.
     """
     held = {_retired_key(dict(row._mapping)) for row in target.execute(select(schema.retired))}
     for row in source.execute(select(schema.retired).order_by(schema.retired.c.retired_id)):

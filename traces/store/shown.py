@@ -21,7 +21,9 @@ from vinelm.traces.store.store import ObservationStore
 
 @dataclass(frozen=True, kw_only=True)
 class SignalRecord:
-    """The declarations from which a store's signals, answers and answer classes were computed, with counts of problems.
+    """What the workflow declared when a store's signals and answer classes were computed, with counts of problems.
+
+    An answer class is a set of equal answers to a request.
 
     Attributes:
         signal: digest of the signal's code, or ``status``; None without a signal.
@@ -67,7 +69,10 @@ class SignalRecord:
 
 
 class Shown(NamedTuple):
-    """What a row shows: its signal, its answer as JSON text, and a digest of that text; None for missing values."""
+    """What is read from the state after a row: its signal, its answer as JSON text, and a digest of that text.
+
+    Each is None if it is missing.
+    """
 
     signal: str | None = None
     answer: str | None = None
@@ -86,7 +91,7 @@ class ShownRows:
 
     @property
     def record(self) -> SignalRecord | None:
-        """The declarations of the rows' signals and classes; None if nothing was declared."""
+        """What the workflow declared when the rows' signals and classes were computed; None if nothing was declared."""
         with self._database.transaction() as connection:
             return record_of(connection)
 
@@ -125,7 +130,7 @@ class ShownRows:
             return len(values)
 
     def forget(self, *, with_answers: bool = True) -> None:
-        """Delete rows' signals, classes and (``with_answers``) answers, because the workflow no longer declares them."""
+        """Delete all rows' signals and classes, and if ``with_answers`` their answers: the workflow no longer declares them."""
         nothing = dict.fromkeys((*Shown._fields, "answer_class") if with_answers else ("signal", "answer_class"))
         with self._database.transaction() as connection:
             for table in (schema.observations, schema.retired):
@@ -142,7 +147,7 @@ class ShownRows:
 
 
 def record_of(connection: Connection) -> SignalRecord | None:
-    """Return the declarations of the store's signals and classes; None if nothing was declared."""
+    """Return what the workflow declared when the store's signals and classes were computed; None if nothing was declared."""
     text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == SIGNALS)).scalar()
     return None if text is None else SignalRecord.from_json(text)
 
@@ -154,7 +159,7 @@ _SET_CLASS = update(_ROWS).where(*_CELL).values(answer_class=bindparam("number")
 
 
 def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
-    """Return the declarations that all stores share; None if they differ or nothing is declared.
+    """Return the record of the declarations that all stores share; None if they differ or nothing is declared.
 
     The numbers of unknown requests and of rows without a state are sums over the stores; ``rows`` is -1.
     """

@@ -23,7 +23,7 @@ _DECODER = json.JSONDecoder()
 
 
 class _Span(NamedTuple):
-    """The parts of a span that are used, with its start and end in seconds since 1970."""
+    """The fields of a span that are used here; its start and end are in seconds since 1970."""
 
     trace: str
     id: str
@@ -135,7 +135,7 @@ def _is_call(span: _Span) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return an attribute's value; if it is a text, the value that the text has as JSON."""
+    """Return an attribute's value, parsed if it is a JSON text."""
     return value_of(value) if isinstance(value, str) else value
 
 

@@ -49,9 +49,8 @@ class ToolCalls:
 
         Args:
             parts: the tool calls and messages, in order; they contain values only if values are recorded.
-            begins: the second, counted from the start of the run's session, at which each run began, keyed by run. A run that
-                is missing is added: it begins when its session has ended so far, since a pause between two turns does not
-                count.
+            begins: for each run, the seconds from the start of its session to its begin; keyed by run. A run that is missing is
+                added. It begins where its session ends so far, because a pause between two turns does not count.
         """
         rows, places = list[dict[str, Any]](), dict[str, int]()
         with self._database.transaction() as connection:
