@@ -36,7 +36,7 @@ _BINARY: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] =
 
 
 def _of_whole(function: Callable[..., int], most: float = math.inf) -> Callable[..., Fraction]:
-    """Return ``function``, which takes whole numbers, as a function of fractions.
+    """Return ``function``, which takes whole numbers, changed to take fractions.
 
     The new function raises :class:`ValueError` unless all arguments are whole numbers with an absolute value of at most
     ``most``.

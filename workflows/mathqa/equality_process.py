@@ -30,7 +30,7 @@ def _answer(line: bytes, answers: BinaryIO) -> None:
 
 
 def same_value(expected: str, given: str) -> bool:
-    """Return whether math-verify finds the two texts equal. Has no time limit; the process of :func:`main` has one.
+    """Return whether math-verify finds the two texts equal. The time limit is not set here but in the process of :func:`main`.
 
     Text with words is read as plain text, so that ``12 km`` is 12; other text as LaTeX.
     """

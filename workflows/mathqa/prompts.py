@@ -34,7 +34,7 @@ _LETTER = re.compile(r"\(?([A-Z0-9])\)?(?:[).:,].*)?", re.S)
 
 
 class WrittenSolution(NamedTuple):
-    """The answer in a model's text, and the calculation for this answer; empty texts if missing."""
+    """The answer in a model's text, and the calculation that leads to it; each is empty if the text has none."""
 
     answer: str
     calculation: str

@@ -50,7 +50,7 @@ _FILE_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLI
 class SqlResult:
     """Result of a statement. ``rows`` and ``columns`` are empty unless ``status`` is ``ok``; then ``error`` is None.
 
-    Cells are None, int, float, str or bytes. ``is_truncated``: whether there were more rows than the caps allow.
+    Cells are None, int, float, str or bytes. ``is_truncated`` is True if there were more rows than the limits allow.
     """
 
     status: SqlStatus
@@ -149,7 +149,7 @@ class _Statement:
         return ("ok", None) if self.columns else ("error", "no query found: write one SELECT statement")
 
     def _load_schema(self) -> None:
-        """Read the schema before the guards are set: an error here is due to the file, not the statement."""
+        """Read the schema before the statement's limits are set: an error here is caused by the file, not by the statement."""
         self.connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         if "json_" in self.sql.lower():  # building these table-valued functions looks like a write to the authorizer
             self.connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchone()
