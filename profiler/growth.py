@@ -36,7 +36,8 @@ def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dic
     """Return the digests of the workflow's requests and of further requests, by id.
 
     Args:
-        workflow: its ``inputs`` function is called with each request; if it raises, that input's digest is None.
+        workflow: its ``inputs`` function is called with each request; if it raises, the digest of that request's inputs is
+            None.
         requests: further requests.
     """
     every = {request.id: request for request in (*workflow.requests, *requests)}
@@ -272,9 +273,9 @@ class _Renewal:
         return Shown(label, found.answer, found.answer_digest)
 
     def _kept(self, row: Observation) -> Shown:
-        """Return the signal and answer that a result keeps because the state after it, needed to recompute them, is not stored.
+        """Return the signal and the answer of a result whose state is not stored, as far as they are still known.
 
-        The signal is kept if its declaration is unchanged, and so is the answer.
+        Each is kept if its declaration is unchanged. A signal that needs no state is computed again.
         """
         before, now = self._before, self._now
         label, has_answer = None if callable(self._signals.signal) else self._verdict(row), True

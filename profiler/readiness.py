@@ -507,7 +507,10 @@ def _failed(row: Observation, request: Request, error: BaseException | None, bac
 
 
 def _placed(error: BaseException) -> str:
-    """Return an error's text with its last line in the application. It contains no answer, since no model was called."""
+    """Return an error's text with the last line of the application in its traceback.
+
+    It contains no answer of a model, since no model was called.
+    """
     place = user_place(error)
     first = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}{'' if place is None else f' (at {place})'}"

@@ -111,7 +111,10 @@ class UnitHost:
         self._out.put(ended)
 
     def ask(self, model: str, tokens: int) -> AskedPermit:
-        """Ask the run's process to admit an attempt at a call of ``model`` that may use ``tokens`` tokens."""
+        """Ask the run's process to admit an attempt at a call of ``model``, and return the attempt, which waits for the answer.
+
+        ``tokens`` is the number of tokens that the attempt may use.
+        """
         permit = AskedPermit(next(self._numbers))
         # Before the run hears of it, since the answer may come at once.
         self._attempts[permit.attempt] = permit

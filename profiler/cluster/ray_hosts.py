@@ -48,7 +48,7 @@ NOT_SHIPPED = (".env", ".env.*", ".git", ".venv", "venv", "build", "dist", "runs
 class NodeHost:
     """The Ray actor on a cluster node, which executes a run's jobs there.
 
-    Only :meth:`poll` blocks; the other methods return at once.
+    :meth:`load` waits until the workflow is loaded, and :meth:`poll` waits for a message. The other methods do not block.
     """
 
     def __init__(self) -> None:

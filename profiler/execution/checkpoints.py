@@ -126,7 +126,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Store the answers that a node has received so far, if it interrupts the graph several times to ask for answers.
 
-        Ignore other writes, because a failed job runs again from the checkpoint before it.
+        Ignore other writes, because a failed job runs again from the checkpoint before the job.
         """
         thread_id, _ = _place(config)
         answers = [(task_id, channel, value) for channel, value in writes if channel == RESUME]

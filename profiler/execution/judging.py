@@ -52,8 +52,9 @@ class Judging:
         known: Mapping[str, bool],
         budget: UnitBudget | None,
     ) -> Judgement:
-        """Return the judgement of an answer. Calls the judge's model, which spends money, unless the same question is in
-        ``known``.
+        """Return the judgement of an answer.
+
+        Calls the judge's model, which spends money, unless the same question is in ``known``.
 
         Args:
             request: the request.
@@ -220,7 +221,7 @@ UNIT_JUDGE: ContextVar[JudgedUnit | None] = ContextVar("vinelm_unit_judge", defa
 
 @contextmanager
 def judged(unit: JudgedUnit) -> Iterator[JudgedUnit]:
-    """Inside the block, let ``unit`` score the answers that need a judge; outside of it such answers get no score."""
+    """Inside the block, let ``unit`` score the answers that need a judge. Outside of the block such answers get no score."""
     token = UNIT_JUDGE.set(unit)
     try:
         yield unit

@@ -457,7 +457,10 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
 
 
 def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -> UnitOutcome:
-    """Run the job's invocation from the checkpoint ``state`` and return its outcome, with hashes of its prompts if wanted."""
+    """Run the job's invocation from the checkpoint ``state`` and return its outcome.
+
+    The outcome has hashes of the prompts if the job has a key for them.
+    """
     run = partial(units.run, job.request, job.prefix, state, budget, job.stages, passed=job.passed)
     if not job.prompt_key:
         return _judged(units, job, budget, run)

@@ -67,7 +67,10 @@ class ProxiedEqualCalls(EqualCalls):
         self._led: dict[str, socket.socket] = {}
 
     def is_recorded(self, digest: str) -> bool:
-        """Return whether the call with this digest has a recorded answer, as the parent says, which also counts such calls."""
+        """Ask the parent whether the call with this digest has a recorded answer, and return its reply.
+
+        The parent also counts the calls that have one.
+        """
         with requested(self._theirs, {"digest": digest}) as channel:
             answer = receive(channel)
         return answer is not None and bool(answer[0]["is_recorded"])

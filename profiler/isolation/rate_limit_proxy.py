@@ -70,7 +70,7 @@ class RateLimitProxy(ChildRequests):
 
 
 def _sleep(channel: socket.socket, seconds: float) -> None:
-    """Sleep; raise ``ConnectionError`` as soon as the other process has exited."""
+    """Sleep; raise ``ConnectionError`` as soon as the process at the other end of ``channel`` has exited."""
     channel.settimeout(seconds)
     try:
         # The child sends nothing while it waits, so if this read ends before the timeout, the child is gone.

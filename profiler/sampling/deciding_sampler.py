@@ -38,7 +38,7 @@ SWAPPED_SHARE = 0.5
 
 
 class DecidingSampler:
-    """Buys the results that are most useful for choosing a plan (:class:`~vinelm.requests.protocols.Sampler`).
+    """A sampler that buys the results that are most useful for choosing a plan (:class:`~vinelm.requests.protocols.Sampler`).
 
     It begins with a comparison (:class:`~vinelm.profiler.sampling.race.ModelRace`): all single models and the current setup
     answer the same first requests. How the remaining money is spent depends on the workflow:

@@ -111,7 +111,7 @@ class PricedSampler:
             yield path
 
     def round_paths(self, round_: int, observations: Sequence[Observation]) -> RoundPaths:
-        """Return the generator of a round's paths."""
+        """Return an object that generates the paths of a round one by one."""
         order = shuffled(self.request_ids, self.seed)
         rng = random.Random(f"priced:{self.seed}:{round_}")
         weights = price_weights(prices_usd(self.template, self.catalog, observations), self.alpha)
@@ -292,8 +292,7 @@ class _Draws:
     def draw(self, weights: Mapping[str, float]) -> _Drawn:
         """Draw a model, and return it with the probability of this draw.
 
-        The probability is proportional to how far the model is below its share of all draws, as ``weights`` determine the
-        shares.
+        The probability is proportional to how far the model is below its share of all draws. ``weights`` determine the shares.
         """
         n, total = 1 + sum(self._counts[name] for name in weights), sum(weights.values())
         lacks = {name: max(n * weight / total - self._counts[name], 0.0) for name, weight in weights.items()}
@@ -369,7 +368,7 @@ class RoundPaths:
             self._cells.claim(path.request_id, (first,))
 
     def continued(self) -> RequestPath | None:
-        """Return a path with a further call after a result that passed the check; None if none is left."""
+        """Return a path with a further call after a result that passed the workflow's own check; None if none is left."""
         while self._to_continue:
             request, prefix = self._to_continue.pop()
             models = self._cells.not_continued(request, prefix)
@@ -413,7 +412,7 @@ class RoundPaths:
         return RequestPath(request, (model, *others), probability=chance)
 
     def _unanswered(self, model: str) -> str | None:
-        """Return the first request, in order, without a first answer by the model."""
+        """Return the first request, in order, that the model has not given a first answer; None if there is none."""
         at = self._at[model]
         while at.next < len(self._order):
             request = self._order[at.next]

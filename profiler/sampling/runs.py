@@ -29,7 +29,7 @@ def distinct(paths: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def whole_path(template: Template, models: Mapping[str, str]) -> Run:
-    """Return the path in which each stage uses its model, up to the template's last call."""
+    """Return the path in which each stage uses its model in ``models``, up to the template's last call."""
     return tuple(_choice(stages, models) for stages in template.flow.stages_at)
 
 

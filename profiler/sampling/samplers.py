@@ -93,7 +93,7 @@ def make_sampler(
     kinds: Mapping[str, str] | None = None,
     few_rounds: bool = False,
 ) -> Sampler:
-    """Return the sampler of that name over a bound template.
+    """Return the sampler with the given name, for a bound template.
 
     Args:
         name: One of :data:`SAMPLERS`.

@@ -143,7 +143,7 @@ def without_losers(models: Sequence[SingleModel]) -> list[SingleModel]:
     """Return the models that are not clearly worse than a cheaper model. The current setup always stays.
 
     Args:
-        models: Cheapest first.
+        models: The models, cheapest first.
     """
     kept: list[SingleModel] = []
     best_low = 0.0
@@ -158,7 +158,7 @@ def without_losers(models: Sequence[SingleModel]) -> list[SingleModel]:
 def is_apart(models: Sequence[SingleModel]) -> bool:
     """Return whether the accuracy interval of one model lies above the intervals of all other models with results.
 
-    False if fewer than two of several models have results.
+    If there are several models, but fewer than two of them have results, the result is False.
     """
     known = [one for one in models if one.requests]
     if len(known) < 2:

@@ -85,7 +85,7 @@ class KeptRows:
 
 
 def verdicts_of(found: Mapping[Cell, Judgement]) -> dict[str, dict[str, bool]]:
-    """Return the judge's verdicts by request and by the digest of the question."""
+    """Return the judge's verdicts (True: right), by request id and then by the digest of the question."""
     known: dict[str, dict[str, bool]] = {}
     for (request_id, _), judgement in found.items():
         if judgement.correct is not None:

@@ -244,9 +244,9 @@ class ActivePaths:
         return True
 
     def take(self) -> bool:
-        """Take the round's next path into the paths in progress, unless it is too far ahead of the oldest one.
+        """Add the round's next path to the paths in progress, unless it is too far ahead of the oldest one.
 
-        Return whether a path was taken; False also if the round has no further path.
+        Return whether a path was added; False also if the round has no further path.
         """
         # A path further ahead has no price bound yet: a block's bound is learned when the first path of the previous block is
         # reached.

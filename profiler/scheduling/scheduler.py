@@ -62,7 +62,7 @@ class Scheduler:
         self._threads = None if settings.execution.isolation == "inline" else Threads(worker)
 
     def run(self) -> None:
-        """Run until the state is stopped. Raises a job's exception once the running jobs are written."""
+        """Run jobs until the run stops. If an exception ended the run, raise it once the running jobs are written."""
         state = self.state
         # Checked before anything is paid for: the existing rows may be enough.
         if not self._commit.stop_if_done():
@@ -280,7 +280,7 @@ class ProgressReporter:
         self._reported = 0
 
     def report_rows(self) -> None:
-        """Report the results since the last call, one by one."""
+        """Report the results that were added since this method was last called, one by one."""
         first, self._reported = self._reported + 1, self._state.executed
         for executed in range(first, self._reported + 1):
             self.report(executed)

@@ -51,12 +51,12 @@ class RayCluster:
 
     @classmethod
     def of(cls, engine: str, *, ship: bool) -> RayCluster | None:
-        """Return the cluster for an engine name: ray://HOST:PORT, ray://auto or ray://local; None for this-machine.
+        """Return the cluster for an engine name; None for the name ``this-machine``.
 
-        ``ship`` is the cluster's ``ships_folder``.
+        The other names are ``ray://HOST:PORT``, ``ray://auto`` and ``ray://local``. ``ship`` is the cluster's ``ships_folder``.
 
         Raises:
-            ConfigError: the name is not one of these, or ``ship`` is set for this-machine, where it has no effect.
+            ConfigError: the name is not one of these, or ``ship`` is set for ``this-machine``, where it has no effect.
         """
         kind, is_ray, address = engine.partition("ray://")
         if is_ray and not kind:

@@ -53,7 +53,7 @@ class StoreIdentity:
         return _canonical({**self.to_dict(), "created_at": ""})
 
     def bound_template(self) -> Template:
-        """Return the template as a :class:`Template`."""
+        """Return the identity's template, which is bound to models, as a :class:`Template`."""
         return Template.from_dict(self.template)
 
     def models(self) -> Catalog:
@@ -83,7 +83,7 @@ class StoreIdentity:
         return None
 
     def difference(self, other: StoreIdentity) -> str | None:
-        """Describe how ``other`` differs from this identity; None if they are equal."""
+        """Return a text on how ``other`` differs from this identity; None if they are equal."""
         stranger = self.stranger(other)
         if stranger is not None:
             return stranger

@@ -72,7 +72,10 @@ class PostgresDatabase(Database):
             self._connection = self._engine.connect()
 
     def translated(self) -> AbstractContextManager[None]:
-        """Convert errors of PostgreSQL to a one-line :class:`StoreError` that names the store and quotes no stored data."""
+        """Inside the block, convert errors of PostgreSQL to a one-line :class:`StoreError`.
+
+        The message names the store, and quotes no stored data.
+        """
         return _translated(self.url)
 
     @contextmanager
@@ -138,7 +141,7 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the store for a run. The server releases the lock at the end of the session.
+        """Lock the store for a run while the block runs. The server releases the lock at the end of the session.
 
         Raises:
             StoreError: another run has locked it; the message names that run.

@@ -287,6 +287,6 @@ batch_calls = Table(
 
 
 def set_meta(connection: Connection, key: str, value: str) -> None:
-    """Set a value of the table ``meta``, in the caller's transaction."""
+    """Set the value of a key in the table ``meta``, in the caller's transaction."""
     statement = insert(meta).values(key=key, value=value)
     connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": value}))

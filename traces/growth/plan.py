@@ -163,7 +163,7 @@ class RowRules:
         self._assumes_scores = assumes_scores
 
     def check(self, row: StoredRow) -> RowStatus:
-        """Return whether the row is valid; if not, or if it must be scored again, why."""
+        """Return whether the row is valid, whether it must be scored again, and the reason if it is not simply valid."""
         request_id, prefix = row.cell
         request = self._wanted.get(request_id)
         if request is None:
@@ -228,7 +228,12 @@ class Afterwards(NamedTuple):
 
 @dataclass
 class Retirement:
-    """A sorting of the current rows: those to retire, each with the reason, and those to keep."""
+    """The decision on each current row: to retire it, or to keep it.
+
+    ``retire`` has the number of each row to retire, with the reason. ``kept`` has how the request continues after each row to
+    keep. ``waiting_rows`` are the numbers of rows in ``retire`` that become valid once they, or rows before them, are scored
+    again.
+    """
 
     retire: list[tuple[int, str]] = field(default_factory=list)
     kept: dict[Cell, Afterwards] = field(default_factory=dict)
@@ -238,7 +243,7 @@ class Retirement:
 
     @property
     def waiting(self) -> int:
-        """The number of retired rows that become valid once they are scored again."""
+        """The number of rows to retire that become valid once they, or rows before them, are scored again."""
         return len(self.waiting_rows)
 
 

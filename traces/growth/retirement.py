@@ -84,7 +84,7 @@ def retired_rows(connection: Connection) -> list[StoredRow]:
 
 
 def identities(connection: Connection) -> dict[int, StoreIdentity]:
-    """Return all identities, current and earlier, of the store, by number."""
+    """Return the store's identities, the current one and all earlier ones, by number."""
     return {row.identity_id: StoreIdentity.from_json(row.value) for row in connection.execute(select(schema.identities))}
 
 
@@ -136,7 +136,7 @@ def _run(
     types: Sequence[str],
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Execute a SQL statement with a list of rows, which replaces ``{values}`` in it.
+    """Execute a SQL statement in which ``{values}`` stands for a list of rows.
 
     Args:
         connection: a connection in a transaction.

@@ -47,7 +47,7 @@ def side_file(table: Path) -> Path:
 
 
 def file_digest(path: Path) -> str:
-    """Return the sha256 of the file's bytes, in hex; :class:`DatasetError` if it cannot be read."""
+    """Return the sha256 of the file's bytes, in hex; raise :class:`DatasetError` if the file cannot be read."""
     try:
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -69,7 +69,9 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class LogColumns:
-    """Column names of a table of recorded calls; None for columns that the table lacks.
+    """The column names of a table of recorded calls; None for columns that the table lacks.
+
+    Each argument is the name of a column; its description says what the column contains.
 
     Args:
         request: columns whose values, joined by ``/``, identify the request.
@@ -107,7 +109,10 @@ class LogColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAnswer:
-    """One recorded call; ``line`` is its line in the table. Fields that the table lacks are None, or NaN for seconds."""
+    """One recorded call; ``line`` is its line in the table.
+
+    Fields without a column in the table are None; missing seconds are NaN.
+    """
 
     line: int
     request_id: str

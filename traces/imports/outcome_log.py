@@ -246,7 +246,7 @@ def _cascade_depth(answers: Iterable[RecordedAnswer], settings: LogImport) -> in
 def _reached(
     known: Mapping[tuple[str, int], RecordedAnswer], models: Sequence[str], stop: StopRule, depth: int, *, has_rounds: bool
 ) -> Iterator[tuple[tuple[str, ...], RecordedAnswer]]:
-    """Yield (prefix, answer) of a request in trie order, each prefix before its extensions.
+    """Yield (prefix, answer) for each call that a request reaches, each prefix before its extensions.
 
     A path ends where the stop rule or a failure ends the request, or before an unrecorded answer.
 

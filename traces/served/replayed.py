@@ -188,7 +188,7 @@ class ReplayRows:
             return {unit_id: bytes(prompt) for unit_id, prompt in connection.execute(query)}
 
     def add_units(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append sampled calls or requests, given as mappings from the table's columns to values."""
+        """Append sampled calls or requests, given as mappings from the columns of the table ``units`` to values."""
         if rows:
             with self._database.transaction() as connection:
                 connection.execute(insert(units), rows)
@@ -217,8 +217,8 @@ class ReplayRows:
     def said(self) -> dict[tuple[int, str], SaidOf]:
         """Return people's average scores for each question that has a label.
 
-        The keys are (number of the sampled call or request, name of the model, or digest, of the other answer). Only a person's
-        latest label of a question counts.
+        Each key has the number of the sampled call or request, and the name that identifies the other answer (its model or
+        digest). Only a person's latest label of a question counts.
         """
         last: dict[int, dict[str, str]] = defaultdict(dict)
         for label in self.labels():
@@ -235,7 +235,7 @@ class ReplayRows:
         return found
 
     def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:
-        """Open these questions and close all others.
+        """Open the questions ``wanted``, so that people can answer them, and close all others.
 
         Each question is a mapping with ``unit_id``, ``model`` and ``is_today_left`` (whether the recorded answer is shown on
         the left). A question that already exists keeps its value of ``is_today_left``.

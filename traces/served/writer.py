@@ -334,7 +334,7 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
 
     Attributes:
         written: the number of rows added; feedback does not count.
-        unknown: the number of feedback items for requests without a row that has an answer.
+        unknown: the number of feedback items whose request has no row with an answer.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ class BatchRecords:
             return frozenset(connection.execute(select(_BATCHES.c.provider_id)).scalars()) - {None}
 
     def calls_of(self, batch_id: int) -> list[str]:
-        """Return the digests of the calls of a batch whose results are not written yet, so that the calls are still stored."""
+        """Return the digests of those calls of a batch that are still stored, because their results are not written yet."""
         with self._database.transaction() as connection:
             return list(connection.execute(select(_CALLS.c.digest).where(_CALLS.c.batch_id == batch_id)).scalars())
 

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class _Write:
-    """A function with a caller's writes, and its result or exception when done."""
+    """A write for which a caller waits: a function, and once it has run, its result or exception."""
 
     __slots__ = ("error", "is_done", "is_undone_alone", "result", "turn", "work")
 

@@ -48,7 +48,7 @@ class CheckedStore:
     """Result of :func:`check_store`.
 
     Attributes:
-        rows, checkpoints, ledger_entries, tool_calls: the number of each that was checked.
+        rows, checkpoints, ledger_entries, tool_calls: how many of them were checked.
         findings: the problems that were found.
     """
 

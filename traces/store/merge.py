@@ -234,7 +234,7 @@ def _ledger(connection: Connection) -> list[Entry]:
 def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], shared: set[tuple[str, str]]) -> Iterator[Entry]:
     """Yield the entries of ``ledger`` that are in none of the ledgers ``earlier``.
 
-    If it is unclear whether an entry is the same, it is yielded, so that spending is never understated.
+    If it is unclear whether an earlier ledger has the same entry, it is yielded, so that spending is never understated.
 
     ``shared`` has (request, prefix) of the rows that an earlier store also has.
     """

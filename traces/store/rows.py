@@ -167,7 +167,10 @@ def _insert_at_once(cursor: Any, rows: list[dict[str, Any]]) -> int:
 
 
 def read_rows(connection: Connection, *, after: int | None = None) -> Iterator[Observation]:
-    """Yield all rows in the order of insertion, or those with a number above ``after``. Reads in the caller's transaction."""
+    """Yield all rows in the order of insertion; with ``after``, only the rows whose number is above it.
+
+    Reads in the caller's transaction.
+    """
     prefixes: dict[str, tuple[str, ...]] = {}  # only a few distinct ones: each is decoded once
     cursor = connection.connection.cursor()
     try:
@@ -196,7 +199,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `dumps
 
 
 def encode_prefix(prefix: Sequence[str]) -> str:
-    """Return the prefix as compact JSON text."""
+    """Return a prefix (the models of the calls so far) as compact JSON text."""
     return _ENCODER.encode(list(prefix))
 
 

@@ -64,7 +64,7 @@ class SignalRecord:
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> SignalRecord:
-        """Return the record with these fields, given as in JSON."""
+        """Return the record with the fields in ``plain``, whose values have JSON types."""
         return cls(**{**plain, "edges": tuple(plain["edges"]), "answer": tuple(plain["answer"])})
 
 
@@ -161,7 +161,7 @@ _SET_CLASS = update(_ROWS).where(*_CELL).values(answer_class=bindparam("number")
 def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
     """Return the record of the declarations that all stores share; None if they differ or nothing is declared.
 
-    The numbers of unknown requests and of rows without a state are sums over the stores; ``rows`` is -1.
+    Its ``unknown`` and ``without_state`` are sums over the stores, and its ``rows`` is -1.
     """
     records = [ShownRows(store).record for store in stores]
     first = records[0]

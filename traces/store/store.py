@@ -190,7 +190,7 @@ class ObservationStore:
         return self._database
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Lock the store for a run; other processes may still read it.
+        """Lock the store for a run while the block runs; other processes may still read it.
 
         Raises:
             StoreError: another process has locked the store; the message names it.
@@ -328,7 +328,7 @@ class ObservationStore:
             connection.execute(insert(schema.sources), values)
 
     def has(self, request_id: str, prefix: Sequence[str]) -> bool:
-        """Return whether a request has a row for this whole prefix."""
+        """Return whether a request has a row for this whole prefix (the models of its calls)."""
         cell = {"request": request_id, "prefix": encode_prefix(prefix)}
         with self._database.transaction() as connection:
             return connection.execute(_HAS_ROW, cell).first() is not None
@@ -338,7 +338,7 @@ class ObservationStore:
             return int(connection.execute(select(func.count()).select_from(schema.observations)).scalar_one())
 
     def checkpoint(self, request_id: str, prefix: Sequence[str]) -> bytes | None:
-        """Return the serialized state after ``prefix``; None if there is none.
+        """Return the serialized state of a request after the calls of ``prefix`` (their models); None if there is none.
 
         Raises:
             StoreError: the state is damaged, or is stored elsewhere and cannot be read.

@@ -49,7 +49,7 @@ def span_sessions(text: str, path: Path) -> list[ToolSession]:
 
     Calls are ``execute_tool`` spans, in the order in which they ended. Arguments and results are read from
     ``gen_ai.tool.call.arguments`` and ``gen_ai.tool.call.result``, the user's messages from ``gen_ai.input.messages`` of model
-    spans, if present. Traces of one conversation follow each other without a pause.
+    spans, if present. In a session, the traces of one conversation follow each other without a pause.
 
     Args:
         text: a JSON document, or several JSON values such as JSON lines.
@@ -154,7 +154,7 @@ def _user_words(value: Any) -> list[str]:
 
 
 def _values(text: str, path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield each JSON value of the text, with the number of its first line."""
+    """Yield (number of the value's first line, value) for each JSON value in the text."""
     at, line = 0, 1
     while True:
         begin = at

@@ -77,8 +77,8 @@ def refusal(code: str) -> str | None:
     """Return why a snippet must not run, in one line; None if it may run. Executes nothing.
 
     Allowed are expressions, assignments, loops and conditions over the names in ``FUNCTIONS`` and ``BUILTINS``, names that the
-    snippet assigns, and methods of plain values. Not allowed are imports, definitions, ``try``, ``del``, names with an
-    underscore in front, and everything else.
+    snippet assigns, and methods of plain values. Not allowed are imports, definitions, ``try``, ``del``, names that begin with
+    an underscore, and anything else.
     """
     if len(code) > MOST_CODE_CHARS:
         return f"the snippet has more than {MOST_CODE_CHARS} characters: write less"
@@ -134,7 +134,7 @@ def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
 
 
 def start_sandbox() -> None:
-    """Start the process that runs snippets before a fork, so that forked children share it.
+    """Start the process that runs snippets. Call this before a fork, so that forked children share the process.
 
     It runs a trivial snippet, and raises the same errors as :func:`run_snippet`.
     """

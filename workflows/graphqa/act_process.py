@@ -43,7 +43,10 @@ Ask: TypeAlias = Callable[[str, Sequence[Any], Mapping[str, Any]], Mapping[str, 
 
 
 def main(descriptor: int) -> None:
-    """Fork a process for each socket that arrives over the socket with this descriptor, until the application has ended."""
+    """For each socket received over the socket ``descriptor``, fork a process that runs snippets.
+
+    Return when the application has ended.
+    """
     serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES, data_bytes=DATA_BYTES, ended=_ended)
 
 

@@ -178,7 +178,10 @@ def retriever(vine: Vine, stages: GraphStages) -> Callable[[Mapping[str, Any], A
 
 
 def make_build(sources: Mapping[str, GraphSource]) -> Callable[[Vine], Any]:
-    """Return ``build(vine)``, which returns the uncompiled ``StateGraph``; its input is ``question`` and perhaps ``graph``."""
+    """Return the function ``build(vine)``, which returns the workflow's uncompiled ``StateGraph``.
+
+    The graph's input is ``question``, and ``graph`` if there are several graphs.
+    """
     stages = GraphStages(sources)
 
     def build(vine: Vine) -> Any:

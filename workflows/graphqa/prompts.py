@@ -124,7 +124,7 @@ def reason_prompt(question: str, notebook: Sequence[str]) -> str:
 
 
 def digest() -> str:
-    """Return a hash of the prompts: different prompts make a different workflow."""
+    """Return a hash of all prompts, which changes if any prompt changes."""
     acts = act_system(""), act_prompt("", "", ""), act_prompt("", None, "")
     shown = (CLASSIFY, *acts, PLAN, REASON, reason_prompt("", ["a"]), LEFT_OUT)
     return hashlib.sha256("\0".join(shown).encode()).hexdigest()

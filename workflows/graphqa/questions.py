@@ -131,8 +131,7 @@ def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> t
 
 
 def _named(source: GraphSource, kind: str) -> list[Node]:
-    """Return those of the 12 most connected nodes of a kind that are found by their name; this name must not be the node's id.
-    """
+    """Return those of the 12 most connected nodes of a kind that can be found by their name, if it is not the node's id."""
     return [node for node in source.nodes_of(kind)[:12] if node.name != node.id and source.retrieve(node.name) == node.id]
 
 

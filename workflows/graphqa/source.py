@@ -179,12 +179,12 @@ class GraphSource:
         return self._names.exact(text) is not None
 
     def unknown(self, text: str) -> str:
-        """Return an error message: no node has the name ``text``; the three most similar names are listed."""
+        """Return an error message that says that no node has the name ``text``, and lists the three most similar names."""
         nearest = ", ".join(map(repr, self._names.nearest(text, 3)))
         return f"no node is called {_short(text)}: the nearest names are {nearest}"
 
     def feature(self, ids: Ids, feature: str) -> Any:
-        """Return a feature (``name``, ``kind`` or another) of the node with an id, or a list of values for a list of ids.
+        """Return a feature (``name``, ``kind`` or another) of the node with the given id; for a list of ids, a list of values.
 
         Raises:
             GraphError: An id or the feature is unknown.
@@ -192,7 +192,7 @@ class GraphSource:
         return self._each(ids, lambda key: self._feature(key, str(feature)))
 
     def degree(self, ids: Ids, edge_type: str) -> Any:
-        """Return the number of neighbours that edges of one type connect to a node, or a list of numbers for a list of ids.
+        """Return how many neighbours a node has by edges of the given type; for a list of ids, a list of numbers.
 
         Raises:
             GraphError: An id or the type is unknown.
@@ -201,7 +201,7 @@ class GraphSource:
         return self._each(ids, lambda key: len(beside.get(self._known(key).id, ())))
 
     def neighbours(self, ids: Ids, edge_type: str) -> list[str]:
-        """Return the ids of the neighbours that edges of one type connect to a node, the most connected first.
+        """Return the ids of the neighbours that a node has by edges of the given type, the most connected first.
 
         For a list of ids, return the neighbours of the first node, then those of the second, and so on. A neighbour of two
         nodes appears twice, so that it can be counted.

@@ -49,7 +49,10 @@ def serve_sessions(
 
 
 def wait_for_children() -> None:
-    """Make this session wait for the child processes that it starts; by default a session ignores how its children end."""
+    """Allow this session to wait for child processes that it starts.
+
+    By default a session ignores how its children end, so that their exit codes are lost.
+    """
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 

@@ -96,7 +96,7 @@ def _decimal(text: str) -> Fraction | None:
 
 
 def value_of(expression: str) -> Fraction | None:
-    """Return the exact value of an arithmetic expression; None if the text is no expression, or too large.
+    """Return the exact value of an arithmetic expression; None if the text is not an expression, or too large.
 
     Expressions may have numbers, ``+ - * / // % **`` (also ``^``, ``×``, ``÷``), brackets, and the functions ``factorial``,
     ``comb``, ``perm``, ``gcd``, ``lcm``, ``min``, ``max``, ``abs``, ``floor`` and ``ceil``.

@@ -46,7 +46,7 @@ def same_answer(one: str, other: str) -> bool:
 
 
 def is_right(request: Request, state: Mapping[str, Any]) -> bool:
-    """Return whether the state's answer is the right one."""
+    """Return whether the state's answer to the request is right."""
     answer = state.get("answer")
     return isinstance(answer, str) and bool(answer) and same_text(str(request.data["answer"]), answer)
 

@@ -16,7 +16,10 @@ _WORD = re.compile(r"[A-Za-z]{2}")
 
 
 def main(descriptor: int) -> None:
-    """Fork a process for each socket that arrives over the socket with this descriptor, until the application has ended."""
+    """For each socket received over the socket ``descriptor``, fork a process that compares answers.
+
+    Return when the application has ended.
+    """
     import math_verify  # noqa: F401 - before the first fork: it takes a second
 
     serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES)

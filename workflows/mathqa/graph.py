@@ -79,7 +79,7 @@ def finished(state: MathState) -> bool:
 
 
 def build(vine: Vine) -> Any:
-    """Return the uncompiled ``StateGraph``; its input is ``question`` and, for multiple choice, ``choices``."""
+    """Return the workflow's uncompiled ``StateGraph``; its input is ``question`` and, for multiple choice, ``choices``."""
     from langgraph.graph import END, START, StateGraph
 
     graph = StateGraph(MathState)

@@ -88,5 +88,5 @@ def _stripped(text: str) -> str:
 
 
 def digest() -> str:
-    """Return a hash of all prompts: different prompts make a different workflow."""
+    """Return a hash of all prompts, which changes if any prompt changes."""
     return hashlib.sha256("\0".join((SYSTEM, SOLVE, REFLECT)).encode()).hexdigest()

@@ -1,5 +1,4 @@
-"""Signals and equality of SQL statements, without the gold result: how a statement ended, and whether two found the same rows.
-"""
+"""Signals and equality of SQL statements, without the gold result: how one ended, and whether two found the same rows."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Dataset:
 
 
 def load_dataset(path: str | Path, *, validate: bool = True) -> Dataset:
-    """Load a dataset.
+    """Load the questions and the databases of a dataset.
 
     Args:
         path: a folder with ``questions.jsonl`` or ``questions.jsonl.gz``, or the questions file.

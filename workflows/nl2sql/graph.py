@@ -108,7 +108,10 @@ def _plain(cell: Any) -> Any:
 
 
 def make_build(databases: Databases) -> Callable[[Vine], Any]:
-    """Return ``build(vine)``, which returns the uncompiled ``StateGraph``; its input is ``question`` and ``db_id``."""
+    """Return the function ``build(vine)``, which returns the workflow's uncompiled ``StateGraph``.
+
+    The graph's input is ``question`` and ``db_id``.
+    """
     stages = Stages(databases)
 
     def build(vine: Vine) -> Any:

@@ -46,5 +46,5 @@ def extract_sql(text: str) -> str:
 
 
 def digest() -> str:
-    """Return a hash of all prompts: different prompts make a different workflow."""
+    """Return a hash of all prompts, which changes if any prompt changes."""
     return hashlib.sha256("\0".join((SYSTEM, GENERATE, REPAIR)).encode()).hexdigest()

@@ -76,7 +76,7 @@ class SqlWriter:
         return _skills(_gold(request))
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the gold query, without or with a semicolon or a line break at the end."""
+        """Return the gold query, sometimes with a semicolon or a line break added at the end."""
         gold = _gold(request).strip().rstrip(";").rstrip()
         return rng.choice((gold, f"{gold};", f"{gold}\n"))
 

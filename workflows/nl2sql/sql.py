@@ -48,7 +48,7 @@ _FILE_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLI
 
 @dataclass(frozen=True, slots=True)
 class SqlResult:
-    """Result of a statement. ``rows`` and ``columns`` are empty unless ``status`` is ``ok``; then ``error`` is None.
+    """The result of a statement. If ``status`` is ``ok``, ``error`` is None; otherwise ``rows`` and ``columns`` are empty.
 
     Cells are None, int, float, str or bytes. ``is_truncated`` is True if there were more rows than the limits allow.
     """
@@ -62,11 +62,12 @@ class SqlResult:
 
 
 def run_sql(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int = 10_000) -> SqlResult:
-    """Run exactly one read-only statement and return the result. Failures of the *statement* are reported in ``status``.
+    """Run exactly one read-only statement and return the result. If the *statement* fails, the result's ``status`` says so.
 
     Neither the database file nor another file is written. Values above 4 MB (100 kB where functions of quadratic time are
     called, such as ``replace``) are an ``error``; a result above ``max_rows`` rows or 64 MB of text is cut. Text that is not
-    UTF-8 is returned with replacement characters. Each call opens a connection, so any number of threads may call.
+    UTF-8 is returned with replacement characters. Each call opens a connection, so any number of threads may call this
+    function.
 
     SQLite reads the clock only between steps. So a statement that is costly to compile (twenty WITH clauses, each of which uses
     the previous clause twice) can exceed ``timeout_s`` by seconds.

@@ -42,7 +42,7 @@ def sites(kind: str, tree: Node, schema: Schema) -> tuple[Site, ...]:
 
 
 def mutated(tree: Node, site: Site) -> Node:
-    """Return a copy of the query with the change applied at ``site``."""
+    """Return a copy of the query with the change of ``site`` applied at its position."""
     ordinal, change = site
     copy: Node = tree.copy()
     change(nodes_of(copy)[ordinal])

@@ -93,8 +93,7 @@ def run_tests(state: CodeState) -> CodeState:
 
 
 def rewrite(state: CodeState, model: Any) -> CodeState:
-    """Let the model write the method again, with one call, because visible tests failed; return the changed key of the state.
-    """
+    """Let the model write the method again after its tests failed, with one call; return the changed key of the state."""
     return {"code": model.invoke(f"The tests of {state['method']} fail. Write it again.").text}
 
 
@@ -104,7 +103,7 @@ def passed(state: CodeState) -> bool:
 
 
 def build(vine: Vine) -> Any:
-    """Return the graph; its input is ``method``."""
+    """Return the workflow's uncompiled ``StateGraph``; its input is ``method``."""
     from langgraph.graph import END, START, StateGraph
 
     graph = StateGraph(CodeState)

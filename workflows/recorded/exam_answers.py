@@ -44,7 +44,7 @@ class ExamState(TypedDict, total=False):
 
 @cache
 def right_letters() -> dict[str, str]:
-    """Return the letter of the right answer, by question."""
+    """Return the letter of the right answer to each question, by the question's id."""
     return {row["question"]: row["correct"] for _, row in read_table(TABLE, ("question", "correct"))}
 
 
@@ -80,7 +80,7 @@ def same_letter(one: str, other: str) -> bool:
 
 
 def build(vine: Vine) -> Any:
-    """Return the graph; its input is ``question``."""
+    """Return the workflow's uncompiled ``StateGraph``; its input is ``question``."""
     from langgraph.graph import END, START, StateGraph
 
     graph = StateGraph(ExamState)

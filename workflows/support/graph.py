@@ -63,7 +63,7 @@ class DeskStages:
         return {"query": dict(shown(self.databases.run(DB_ID, state["sql"])))}
 
     def search(self, state: TicketState, model: Any) -> TicketState:
-        """Let the model write search words, with one call; return the best help article for them as a key of the state."""
+        """Let the model write search words, with one call; return the name of the best help article as a key of the state."""
         return {"article": find_article(_asked(model, SEARCH.format(ticket=state["ticket"])))}
 
     def reply(self, state: TicketState, model: Any) -> TicketState:
@@ -103,7 +103,7 @@ def _asked(model: Any, prompt: str) -> str:
 
 
 def make_build(databases: Databases) -> Callable[[Vine], Any]:
-    """Return ``build(vine)``, which returns the uncompiled ``StateGraph``; its input is ``ticket``."""
+    """Return the function ``build(vine)``, which returns the workflow's uncompiled ``StateGraph``. Its input is ``ticket``."""
     stages = DeskStages(databases)
 
     def build(vine: Vine) -> Any:

@@ -78,7 +78,11 @@ class Search:
         return " ".join(words)
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return the keywords of another article about the same device, or words that no article has."""
+        """Return words that find another article, or no article.
+
+        For the kind ``neighbour``, these are the keywords of another article about the same device, if there is one. Otherwise
+        they are words that no article has.
+        """
         own = request.data.get("article")
         words = self._words(request)
         beside = [item for name, item in ARTICLES.items() if name != own and words and item.keywords[0] == words[0]]

@@ -60,7 +60,7 @@ def found(state: Mapping[str, Any]) -> str | None:
 
 
 def same_reply(one: str, other: str) -> bool:
-    """Return whether two replies are the same; ``none`` is not a reply and is equal to nothing."""
+    """Return whether two replies are the same. The text ``none`` (no reply was chosen) is not equal to anything."""
     return one == other != "none"
 
 
