@@ -194,7 +194,7 @@ def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
 
 
 def _classify(store: ObservationStore, signals: Signals, record: SignalRecord, on_note: Note | None = None) -> None:
-    """Compute the answer classes of all results, and store them with their declaration.
+    """Compute the answer classes (sets of equal answers to a request) of all results, and store them with their declaration.
 
     Raises:
         WorkflowError: ``agree`` raised, or is not symmetric.
@@ -211,7 +211,7 @@ def _classify(store: ObservationStore, signals: Signals, record: SignalRecord, o
 
 
 def classify_new(store: ObservationStore, signals: Signals, on_note: Note | None = None) -> None:
-    """Compute and store the answer classes of all results in a store to which a run has added results.
+    """Compute and store the answer classes (sets of equal answers to a request) of a store to which a run has added results.
 
     Does nothing if the workflow declares no signals.
 

@@ -53,7 +53,7 @@ def observe(template: Template, paths: Sequence[RequestPath], earlier: Sequence[
 
 
 class SamplerContract:
-    """The tests of :class:`~vinelm.requests.protocols.Sampler`. Override :meth:`make_sampler`."""
+    """The tests that every :class:`~vinelm.requests.protocols.Sampler` must pass. Subclasses override :meth:`make_sampler`."""
 
     template = Template((Stage("generate", ("m0", "m1")), Loop((Stage("repair", ("m0", "m1")),), 2)))
     catalog = catalog_of("m0", "m1")

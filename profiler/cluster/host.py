@@ -198,8 +198,8 @@ def require_version(version: str) -> None:
 def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) -> Any:
     """Change to the run's folder, add the run's module path, and return the object that executes this host's work.
 
-    This is a worker that executes each job in a forked process or, if ``setup.units`` is a function, the server of whole
-    requests that this function makes.
+    This is a worker that executes each job in a forked process. If ``setup.units`` is a function, it is the server of whole
+    requests that the function makes.
 
     Raises:
         ConfigError: the folder is missing (``node-folder``), or this system cannot fork processes for jobs.

@@ -113,7 +113,7 @@ class RayHosts:
             actor.send.remote(message)
 
     def end(self, host: int) -> None:
-        """Kill a host."""
+        """Kill the host with this number, and the jobs that it executes."""
         actor = self._actors.get(host)
         if actor is not None:
             with suppress(RayError, ValueError):

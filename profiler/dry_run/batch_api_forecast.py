@@ -57,7 +57,7 @@ class RunForecast:
 def batch_forecast(
     forecast: Forecast, prices: BatchPrices, batched: Collection[str], template: Template, catalog: Catalog
 ) -> BatchApiForecast:
-    """Convert a forecast at ordinary prices to a forecast for batch APIs. Pure function.
+    """Convert a forecast at ordinary prices to a forecast for batch APIs. A pure function.
 
     Args:
         forecast: the forecast at ordinary prices.

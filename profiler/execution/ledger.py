@@ -53,7 +53,7 @@ class PriceBound:
         return twin
 
     def add(self, observation: Observation) -> None:
-        """Update the bound with one result."""
+        """Update the bound with the tokens, calls and cost of one result."""
         stage, calls = observation.stage, max(observation.calls, 1)
         if observation.tokens_in is not None:  # the sum over calls, which bounds each call's prompt
             self._prompt[stage] = max(self._prompt.get(stage, 0), observation.tokens_in)

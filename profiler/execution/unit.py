@@ -53,9 +53,9 @@ class NeedsReplayError(WorkflowError):
 class UnitRunner:
     """Runs jobs of one workflow in this process. The graph is built once; each job has a separate LangGraph thread.
 
-    Under the oracle stop rule, the request continues after an answer that passed the workflow's own check. Under the workflow's
-    stop rule, a job after a passed answer resumes where the workflow stopped. Calls the models, which spends money. May be
-    shared by threads as far as the workflow's own code allows.
+    Under the oracle stop rule only a right answer ends a request, so it continues after a wrong answer that passed the
+    workflow's own check. Under the workflow's stop rule, a job that follows a passed answer resumes where the workflow stopped.
+    Calls the models, which spends money. May be shared by threads as far as the workflow's own code allows.
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
@@ -226,7 +226,7 @@ class UnitRunner:
     def _refuse_oracle(self) -> None:
         """Raise :class:`WorkflowError` if the template has the oracle stop rule and the stage after the graph's end is unknown.
 
-        Under that rule a run continues past the graph's own end.
+        Under that rule only a right answer ends a request, so a run continues past the graph's own end.
         """
         if not self.template.knows_past_ends:
             self.template.rule.require_served(
@@ -495,7 +495,7 @@ class LocalWorker:
         return run_unit(self._units, job, UnitBudget(job.upper_usd, top_up))
 
     def close(self) -> None:
-        """Do nothing: threads finish their jobs."""
+        """Do nothing, because threads finish their jobs by themselves."""
 
 
 _WAITS, _ENDED, _FINAL, _PASSED = b"w", b"e", b"f", b"p"

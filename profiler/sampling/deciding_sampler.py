@@ -43,12 +43,12 @@ class DecidingSampler:
     It begins with a comparison (:class:`~vinelm.profiler.sampling.race.ModelRace`): all single models and the current setup
     answer the same first requests. How the remaining money is spent depends on the workflow:
 
-    - If a request is one call, it buys answers of the models for which further answers are expected to change the best mixtures
-      most per dollar (:mod:`~vinelm.profiler.sampling.mixtures`).
+    - If a request is one call, it buys answers that are expected to change the best mixtures of models most per dollar
+      (:mod:`~vinelm.profiler.sampling.mixtures`).
     - If a request is several calls, half of the money buys whole runs of the candidates, and half buys paths of
       :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`. If the workflow's own check is the only signal, no plan
       continues after a passed first answer. Then the share of the money for first answers equals the share of first answers
-      that pass, and first answers are chosen as for one call.
+      that pass. These first answers are chosen as for one call.
     - If the template declares the current setup, three quarters of the money buy whole runs of the current setup and of the
       candidates. They run on the same requests, one plan after the other. If a request is several calls, half of the other
       paths use other models than the current setup from some call on, or in the first call only.

@@ -20,7 +20,8 @@ class ProfileLimits:
     """The limits at which a profile stops, whichever it reaches first. None means no such limit.
 
     Attributes:
-        coverage: the fraction, in (0, 1], of the estimated cost of executing every reached call once.
+        coverage: the fraction, in (0, 1], of the estimated cost of executing every reached call once. A call is reached if its
+            request has not ended before it.
         budget_usd: maximum dollars booked and reserved in the store, including earlier runs.
         budget_calls: maximum number of model calls recorded in the store, including earlier runs.
 

@@ -44,15 +44,15 @@ PILOT = 2
 class PricedSampler:
     """A sampler that calls each model in proportion to price ** -alpha (:class:`~vinelm.requests.protocols.Sampler`).
 
-    The requests have one random order, in which every model answers them: a request that an expensive model answered was
-    answered by the cheaper models too, so their answers can be compared. Once a model has answered every request, its paths
+    The requests have one random order, in which every model answers them. So a request that an expensive model has answered was
+    answered by the cheaper models too, and their answers can be compared. Once a model has answered every request, its paths
     continue after first answers that did not end the request. Its weight is then multiplied by the share of requests that
     continue. After the first answer, the model of each call is drawn at random.
 
     A draw considers the models that were drawn less often than their weights require, in proportion to each deficit, so that
     frequencies always stay close to the weights. Each path has at least one call without a result.
 
-    A model's price is the mean cost of its results in earlier rounds, tools included; a model without results has its list
+    A model's price is the mean cost of its results in earlier rounds, tools included. A model without results has its list
     price, scaled as in the results of other models. Round 0 has two paths per model, each later round as many paths as there
     are results, so that a run may end at any budget.
 
@@ -67,7 +67,8 @@ class PricedSampler:
         seed: Seed of the random choices.
         alpha: Exponent of the price, >= 0; with 0, all models are called equally often.
         continued_share: Share of the paths, in [0, 1), that continue by one call after an answer that the workflow's own
-            check passed. Has no effect under the oracle stop rule, or if the template branches.
+            check passed. Has no effect under the oracle stop rule (only a right answer ends a request), or if the template
+            branches.
         kinds: The type of each request. The order then begins with some requests of each type that is frequent enough for an
             estimate. None does not distinguish types.
 
@@ -329,7 +330,7 @@ class RoundPaths:
         rng.shuffle(self._to_continue)
 
     def next(self) -> RequestPath | None:
-        """Return the next path, whose first open call is claimed; None if all reached calls are executed or claimed."""
+        """Return the next path, and claim its first open call; None if no call that a request reaches is open."""
         weights = {}
         for name in self._first:
             share = 1.0 if self._unanswered(name) is not None else self._cells.n_going_on[name] / len(self._order)

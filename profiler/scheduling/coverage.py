@@ -276,7 +276,7 @@ class Coverage:
         self._fraction: float | None = None  # None since the last cell was added
 
     def add(self, observation: Observation) -> None:
-        """Add one executed call."""
+        """Add one executed call, given as its result."""
         self._fraction = None
         usd = observation.asked_usd
         self.equal_usd += usd - (observation.cost_usd + observation.tool_cost_usd)
@@ -306,7 +306,7 @@ class Coverage:
 
     @property
     def is_complete(self) -> bool:
-        """True if every reached call is executed."""
+        """True if every call that a request reaches before it ends is executed."""
         return self.unknown <= 0 and not self.unopened.any()
 
     @property
@@ -391,7 +391,7 @@ class Coverage:
         return found.priced(is_free=self.is_free)
 
     def exhaustive_usd(self) -> float:
-        """Return the estimated cost in dollars of executing every reached call once; 0.0 before the first call."""
+        """Return the estimated cost in dollars of executing once every call that a request reaches; 0.0 before any call."""
         if not self.counts.any():
             return 0.0
         return float(self.totals.paid.sum()) + float(self.totals.rest(self.unopened, self.unknown))

@@ -160,7 +160,7 @@ class FirstRows:
         return self._broken(row.stage)
 
     def broken_cells(self) -> list[Cell]:
-        """Return the calls of broken stages."""
+        """Return the (request id, models) of the calls of broken stages."""
         stages = [stage for stage in self._failed if self._broken(stage) is not None]
         return [(row.request_id, row.prefix) for stage in stages for row in self._rows(stage)]
 

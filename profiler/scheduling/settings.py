@@ -166,7 +166,8 @@ class ProfileSettings:
         requests: the requests to sample from; None means all requests of the workflow.
         sampler: ``"deciding"``, ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any
             :class:`~vinelm.requests.protocols.Sampler`.
-        coverage: stop at this fraction, in (0, 1], of the estimated cost of executing every reached call once.
+        coverage: stop at this fraction, in (0, 1], of the estimated cost of executing every reached call once. A call is
+            reached if its request has not ended before it.
         look: when this run ends, if it is only one step of a profile; None if it is a whole profile.
         budget_usd: the maximum cost of the whole store in dollars, including earlier runs.
         budget_calls: the maximum number of model calls in the whole store.

@@ -19,8 +19,8 @@ _STAGE = "stage "
 class RowConditions:
     """Compares two identities of a store in everything that determines the results of a prefix.
 
-    A row stays valid under another identity if the following are equal: the sequence of stages and models up to it, the
-    settings sent to these models, the code of these stages, and the code and resources shared by all stages. Prices, rate
+    A row stays valid under another identity if its sequence of stages and models is still possible, and if these are unchanged:
+    the settings sent to its models, the code of its stages, and the code and resources shared by all stages. Prices, rate
     limits, timeouts, other models and later stages do not count.
 
     Args:

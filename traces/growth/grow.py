@@ -122,7 +122,7 @@ def set_prices(store: ObservationStore, now: StoreIdentity) -> int:
 
 
 class _Undo(Exception):
-    """Raised to roll a transaction back."""
+    """Raised inside a transaction to roll it back."""
 
 
 def preview_growth(

@@ -53,11 +53,12 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
     """Create the store at ``path`` from all rows, checkpoints, ledger entries and tool calls of ``inputs``, all or nothing.
 
     The inputs are not changed; rows keep their order. Inputs may have rows of the same request and prefix if these rows are
-    equal, as in copies of one store that were continued separately; the first input determines which sampler bought a row. The
-    cost of such a row counts once, and so does the common beginning of two ledgers. Retired rows are copied as retired. Answer
-    classes of requests that occur in several inputs are recomputed by the next profile, and so are all signals if the inputs
-    declare different ones. If inputs give a request different types, the first counts until a profile sets types again. Tool
-    calls of a session that two inputs share are copied once; see :func:`~vinelm.traces.store.tool_rows.copy_tool_rows`.
+    equal, as in copies of one store that were continued separately. The first of these inputs determines which sampler bought
+    the row. The cost of such a row counts once, and so does the common beginning of two ledgers. Retired rows are copied as
+    retired. Answer classes of requests that occur in several inputs are recomputed by the next profile, and so are all signals
+    if the inputs declare different ones. If inputs give a request different types, the first counts until a profile sets types
+    again. Tool calls of a session that two inputs share are copied once; see
+    :func:`~vinelm.traces.store.tool_rows.copy_tool_rows`.
 
     Args:
         inputs: two or more stores with the same current identity.

@@ -54,7 +54,7 @@ class SignalRecord:
         return (self.signal, self.edges, self.answer) == (other.signal, other.edges, other.answer)
 
     def to_json(self) -> str:
-        """Return JSON text, read by :meth:`from_json`."""
+        """Return the record as JSON text, which :meth:`from_json` reads."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -80,7 +80,9 @@ class Shown(NamedTuple):
 
 
 class ShownRows:
-    """Reads and changes signals, answers and answer classes of rows. Makes no call; every write is durable.
+    """Reads and changes the signals, answers and answer classes (sets of equal answers) of rows.
+
+    Makes no call; every write is durable.
 
     Args:
         store: the store; to change something, the caller must have locked it.

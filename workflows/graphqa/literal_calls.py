@@ -15,8 +15,8 @@ class LiteralCalls:
     """Finds calls ``name("text")`` in code that arrives in pieces of any size; each character is read once.
 
     Only a single plain literal counts: no f-string, no expression, nothing in a comment or inside another string. Prose and
-    fences around the code are harmless: a string that was begun with one quote mark ends at the latest at the end of its line,
-    and any string ends at a fence.
+    fences around the code are harmless. A string that began with one quote mark ends at the end of its line at the latest, and
+    any string ends at a fence.
 
     Args:
         name: The function's name.

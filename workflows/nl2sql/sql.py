@@ -64,8 +64,8 @@ class SqlResult:
 def run_sql(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int = 10_000) -> SqlResult:
     """Run exactly one read-only statement and return the result. If the *statement* fails, the result's ``status`` says so.
 
-    Neither the database file nor another file is written. Values above 4 MB (100 kB where functions of quadratic time are
-    called, such as ``replace``) are an ``error``; a result above ``max_rows`` rows or 64 MB of text is cut. Text that is not
+    Neither the database file nor another file is written. Values above 4 MB are an ``error`` (above 100 kB if functions of
+    quadratic time, such as ``replace``, are called). A result above ``max_rows`` rows or 64 MB of text is cut. Text that is not
     UTF-8 is returned with replacement characters. Each call opens a connection, so any number of threads may call this
     function.
 
@@ -91,7 +91,7 @@ def run_sql(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int =
 def open_reading(database: Path) -> sqlite3.Connection:
     """Return a read-only connection to a database.
 
-    A file in WAL mode without a write-ahead log (``-wal``) is opened as immutable: otherwise SQLite would create ``-wal`` and
+    A file in WAL mode without a write-ahead log (``-wal``) is opened as immutable. Otherwise SQLite would create ``-wal`` and
     ``-shm``, and fail in a folder that it cannot write. For other files SQLite takes its usual shared lock, so that an active
     writer causes an error and never a wrong answer.
 

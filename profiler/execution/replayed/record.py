@@ -61,7 +61,7 @@ class Record:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The stages of the invocations."""
+        """The stages of the recorded invocations, in order."""
         return tuple(one.stage for one in self.invocations)
 
     def to_bytes(self) -> bytes:
