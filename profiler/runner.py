@@ -232,10 +232,10 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
 
 
 def _require_reference(workflow: Workflow, template: Template) -> None:
-    """Raise :class:`WorkflowError` if answers without a label cannot be compared with the current setup's answers.
+    """Raise :class:`WorkflowError` if answers without a label must be compared with the current setup's, but cannot be.
 
-    They cannot be under the oracle stop rule (a right answer ends a request), or if the current setup is unknown. They can be
-    only if exactly one place declares how an answer is read: ``as_today`` or the workflow's ``answer``.
+    Comparing is impossible under the oracle stop rule (a right answer ends a request), or if the current setup is unknown.
+    Exactly one place must declare how an answer is read: ``as_today`` or the workflow's ``answer``.
     """
     reference = workflow.score
     if not isinstance(reference, AsToday) or all(reference.is_labelled(request) for request in workflow.requests):

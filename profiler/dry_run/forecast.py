@@ -215,7 +215,7 @@ def needs_of(
     rows: Sequence[Observation] = (),
     committed_usd: float = 0.0,
 ) -> Needs:
-    """Compare the forecast of a run without budgets with what the budgets leave.
+    """Return what a run without budgets is forecast to need, and what is left of the budgets.
 
     Args:
         forecast: the forecast of the run to ``coverage``, without budgets.

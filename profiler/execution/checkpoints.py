@@ -104,7 +104,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
     def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
-        """Store the checkpoint, serialized.
+        """Store the checkpoint, serialized, and return the configuration that identifies it.
 
         Raises:
             StateError: a value cannot be checkpointed; names its key.
@@ -146,7 +146,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
     async def aput(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
-        """Store the checkpoint, as :meth:`put` does."""
+        """Store the checkpoint and return its configuration, as :meth:`put` does."""
         return self.put(config, checkpoint, metadata, new_versions)
 
     async def aput_writes(

@@ -102,7 +102,7 @@ class UnitBudget(SpendGuard):
         self.was_refused, self.limit_usd = True, 0.0
 
     def authorize(self, upper_usd: float) -> SpendPermit:
-        """Reserve ``upper_usd`` dollars, a call's maximum cost; call ``before`` first.
+        """Call ``before``, then reserve ``upper_usd`` dollars, the maximum cost of a call.
 
         Raises:
             CallRefused: the budget does not allow the call, so the call must not be made.
@@ -190,7 +190,7 @@ class Worker(Protocol):
 def run_job(worker: Worker, job: Job, top_up: TopUp) -> UnitFinished:
     """Run a job on this thread, and return a message with its outcome or the worker's exception.
 
-    ``KeyboardInterrupt`` is raised instead. ``top_up`` raises the job's reservation; see :meth:`Worker.run`.
+    A ``KeyboardInterrupt`` is raised, not returned. ``top_up`` raises the job's reservation; see :meth:`Worker.run`.
     """
     try:
         return UnitFinished(job, worker.run(job, top_up))

@@ -53,7 +53,7 @@ class NeedsReplayError(WorkflowError):
 class UnitRunner:
     """Runs jobs of one workflow in this process. The graph is built once; each job has a separate LangGraph thread.
 
-    Under the oracle stop rule only a right answer ends a request, so it continues after a wrong answer that passed the
+    Under the oracle stop rule only a right answer ends a request, so a request continues after a wrong answer that passed the
     workflow's own check. Under the workflow's stop rule, a job that follows a passed answer resumes where the workflow stopped.
     Calls the models, which spends money. May be shared by threads as far as the workflow's own code allows.
     """
@@ -474,7 +474,7 @@ def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -
 
 
 def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], UnitOutcome]) -> UnitOutcome:
-    """Run the job with the workflow's judge, if any. The judge's cost is booked, but is in no column of the result."""
+    """Run the job with the workflow's judge, if any. The judge's cost is booked, but is not part of the result's cost."""
     if units.judging is None or job.judged is None:
         return run()
     with judged(JudgedUnit(units.judging, job.judged, budget)) as unit:

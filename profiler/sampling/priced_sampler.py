@@ -303,7 +303,7 @@ class _Draws:
 
 
 class RoundPaths:
-    """The paths of one round.
+    """Generates the paths of one round of a sampler, one by one.
 
     Args:
         template: A template bound to models.

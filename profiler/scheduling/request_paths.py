@@ -83,7 +83,7 @@ class ActivePath:
         return len(self._stages) + len(self._foreseen())
 
     def cell(self, length: int) -> Cell:
-        """Return the request and its first ``length`` models; ``length`` is at most the length of :attr:`models`."""
+        """Return (request id, the path's first ``length`` models); ``length`` is at most the length of :attr:`models`."""
         return self.request_id, self.models[:length]
 
     def possible(self, length: int) -> Sequence[Visit]:

@@ -39,17 +39,17 @@ class StoreIdentity:
         return asdict(self)
 
     def to_json(self) -> str:
-        """Return canonical JSON text, read by :meth:`from_json`."""
+        """Return the identity as canonical JSON text, which :meth:`from_json` reads."""
         return _canonical(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str) -> StoreIdentity:
-        """Parse what :meth:`to_json` wrote; raise ``ValueError`` or ``TypeError`` for anything else."""
+        """Return the identity that :meth:`to_json` wrote as ``text``; raise ``ValueError`` or ``TypeError`` for other texts."""
         return cls(**json.loads(text))
 
     @property
     def key(self) -> str:
-        """Canonical JSON text without the time of creation. Equal identities have equal keys."""
+        """The identity as canonical JSON text, without the time of creation. Equal identities have equal keys."""
         return _canonical({**self.to_dict(), "created_at": ""})
 
     def bound_template(self) -> Template:

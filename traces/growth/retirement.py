@@ -96,7 +96,7 @@ def next_retired_id(connection: Connection) -> int:
 def retire(
     connection: Connection, rows: Sequence[tuple[int, str]], *, scored_id: int, digests: Mapping[str, RequestDigest]
 ) -> None:
-    """Retire current rows, with their states.
+    """Retire current rows: move them, with their states, to the table ``retired``.
 
     Args:
         connection: a connection in a transaction.
@@ -120,7 +120,7 @@ def retire(
 
 
 def restore(connection: Connection, retired_ids: Iterable[int]) -> int:
-    """Make the retired rows with these numbers, and their states, current again; return how many rows these are."""
+    """Make the retired rows with these numbers, and their states, current rows again; return how many rows these are."""
     ids = list(enumerate(retired_ids))
     for first in range(0, len(ids), _ROWS_AT_ONCE):
         some = ids[first : first + _ROWS_AT_ONCE]

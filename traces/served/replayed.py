@@ -147,7 +147,7 @@ class ReplayRows:
             """Whether the store has no replay yet."""
 
     def create(self, rows: Sequence[Mapping[str, Any]], notes: Mapping[str, Any]) -> None:
-        """Create the tables of the replay in one transaction.
+        """Create the tables of the replay, and add ``rows`` and ``notes``, in one transaction.
 
         Args:
             rows: the sampled calls or requests, as mappings from the columns of the table ``units`` to values.

@@ -50,7 +50,7 @@ class BatchRecords:
         return OpenBatch(batch_id, key, model, None, len(calls), recorded_s)
 
     def submitted(self, batch_id: int, provider_id: str) -> None:
-        """Record the provider's id of a batch."""
+        """Record the id that the provider gave to a batch."""
         with self._database.transaction() as connection:
             connection.execute(update(_BATCHES).where(_BATCHES.c.batch_id == batch_id).values(provider_id=provider_id))
 

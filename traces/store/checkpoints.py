@@ -120,7 +120,7 @@ class CheckpointPlace:
                 self._held_bytes -= len(dropped)
 
     def _translated(self, verb: str) -> AbstractContextManager[None]:
-        """Convert file system errors, whose classes vary by library, to a one-line :class:`StoreError`."""
+        """Inside the block, convert file system errors, whose classes vary by library, to a one-line :class:`StoreError`."""
 
         def said(error: Exception) -> StoreError:
             if isinstance(error, FileNotFoundError):

@@ -145,7 +145,7 @@ def _set_key(connection: Connection, key: bytes) -> bytes:
 
 
 def _packed(connection: Connection) -> dict[tuple[str, str], bytes]:
-    """Return the packed shapes by request and prefix (JSON text)."""
+    """Return the packed shapes of each row's prompts, keyed by (request id, prefix as JSON text)."""
     if not inspect(connection).has_table(prompts.name):
         return {}
     columns = (prompts.c.request_id, prompts.c.prefix, prompts.c.shapes)

@@ -43,8 +43,8 @@ class WrittenSolution(NamedTuple):
 def read_solution(text: str, letters: str = "") -> WrittenSolution:
     r"""Return the answer and the calculation in a model's text. Never raises.
 
-    The answer is what follows the last ``Answer:``, else the last ``\boxed{...}``, else the last ``####``, else a whole text of
-    one short line. Markdown and ``$`` around it are removed.
+    The answer is what follows the last ``Answer:``, else the last ``\boxed{...}``, else the last ``####``, else the whole
+    text if it is one short line. Markdown and ``$`` around it are removed.
 
     Args:
         text: the model's text.

@@ -36,7 +36,7 @@ class Scorer:
 
 
 def nl2sql(dataset: str | Path | None = None) -> Workflow:
-    """Return the workflow from a question to SQL with up to two repairs.
+    """Return the workflow that translates a question into SQL, with up to two repairs.
 
     Args:
         dataset: a folder or a questions file (see :func:`load_dataset`); None means the bundled questions.

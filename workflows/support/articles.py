@@ -38,9 +38,9 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 def find_article(words: str) -> str | None:
-    """Return the name of the article that has most of the words in the text ``words`` among its keywords.
+    """Return the name of the article with the most of these words among its keywords; None if no article has any.
 
-    If several articles have equally many, return the first of them; if no article has any of the words, return None.
+    On ties, it is the first article.
     """
     asked = set(_WORD.findall(words.lower()))
     hits = {name: len(asked.intersection(article.keywords)) for name, article in ARTICLES.items()}

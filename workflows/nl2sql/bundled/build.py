@@ -49,7 +49,7 @@ def write_database(connection: sqlite3.Connection, sql: str) -> None:
 
 
 def _indexes(connection: sqlite3.Connection) -> Iterator[str]:
-    """Yield a statement that creates an index for each column with a foreign key, so that joins are fast from either side."""
+    """Yield one index per referring column, so that joins and correlated subqueries are fast from either side."""
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid").fetchall()
     for (table,) in tables:
         links = connection.execute('SELECT DISTINCT "from" FROM pragma_foreign_key_list(?) ORDER BY id DESC', (table,))
