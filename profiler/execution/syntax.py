@@ -19,7 +19,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
 def tree_of(target: FunctionType | type) -> Any:
-    """Return a list with the syntax tree of a function or class, as nested lists; None if there is no source.
+    """Return a list with the syntax tree of a function or class, as nested lists; None without source code.
 
     Layout, comments and docstrings are left out. Lambdas that begin on the same line cannot be distinguished, so the list then
     has the trees of all of them.

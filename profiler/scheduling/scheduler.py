@@ -273,7 +273,7 @@ class CanonicalCommit:
 
 
 class ProgressReporter:
-    """Calls the callback ``on_progress`` once for each result; does nothing if there is no callback."""
+    """Calls the callback ``on_progress`` once for each result; does nothing without that callback."""
 
     def __init__(self, state: RunState, commit: CanonicalCommit, settings: ProfileSettings) -> None:
         self._state, self._commit, self._on_progress, self._look = state, commit, settings.on_progress, settings.look

@@ -35,7 +35,7 @@ _AFTER = re.compile(r"\n[ \t]*```|;[ \t]*\r?\n[ \t]*\r?\n")
 def extract_sql(text: str) -> str:
     """Return the SQL statement in a model's answer, stripped. Never raises.
 
-    It is the whole text if that starts like a query, else the last fenced block (preferably one marked as SQL). If there is no
+    It is the whole text if that starts like a query, else the last fenced block (preferably one marked as SQL). Without such a
     block, it is the text from the first line that starts like a query, else the whole text.
     """
     found = _QUERY.search(text)
