@@ -34,7 +34,7 @@ def make_worker(
     fingerprint: Mapping[str, str],
     equal: EqualCalls | None = None,
 ) -> Worker:
-    """Return the worker that runs the jobs.
+    """Return a worker that runs the jobs of a profile: in this process, in forked processes, or on cluster nodes.
 
     Args:
         settings: where the jobs run. ``on_note`` is called with one line when a cluster node is lost, and with :data:`NO_FORK`
@@ -79,7 +79,7 @@ def _sources(units: Units) -> list[tuple[Catalog, Mapping[str, Backend]]]:
 def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
     """Return the rate limiters, keyed by model name.
 
-    Limiters of models with a prompt cache that the request controls also track what is cached.
+    If requests control a model's prompt cache, its limiter also tracks what is cached.
     """
     from vinelm.backends.registry import prompt_admissions_of, rate_limiters_of
 
@@ -106,7 +106,7 @@ class KeepingWorker:
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """Run one job to its end, store its checkpoint, and return its outcome.
 
-        If the checkpoint cannot be written, the error is raised later, with the result.
+        If the checkpoint cannot be written, no error is raised here; the error is raised when the result is written.
         """
         outcome = self._worker.run(job, top_up)
         if outcome.checkpoint is not None:

@@ -36,7 +36,8 @@ def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dic
     """Return the digests of the workflow's requests and of further requests, by id.
 
     Args:
-        workflow: its ``inputs`` function is called with each request; if it raises, that input's digest is None.
+        workflow: its ``inputs`` function is called with each request; if it raises, the digest of that request's inputs is
+            None.
         requests: further requests.
     """
     every = {request.id: request for request in (*workflow.requests, *requests)}
@@ -62,7 +63,7 @@ def _input_digest(workflow: Workflow, request: Request) -> str | None:
 
 
 def with_settings_of(identity: StoreIdentity, store: ObservationStore) -> StoreIdentity:
-    """Return ``identity`` with those settings (such as a seed) added that only the store's identity has."""
+    """Return ``identity`` extended by the settings (such as a seed) that only the store's identity has."""
     settings = {part: value for part, value in store.identity.fingerprint.items() if part.startswith(SETTING)}
     return replace(identity, fingerprint={**settings, **identity.fingerprint})
 
@@ -146,7 +147,7 @@ def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Res
 
 
 def _has_reference(rows: KeptRows) -> bool:
-    """Return whether results store answers to compare with the current setup's answers."""
+    """Return whether answers are stored with the results, to be compared with the current setup's answers."""
     return isinstance(rows.units.workflow.score, AsToday)
 
 
@@ -193,7 +194,7 @@ def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
 
 
 def _classify(store: ObservationStore, signals: Signals, record: SignalRecord, on_note: Note | None = None) -> None:
-    """Compute the answer classes of all results, and store them with their declaration.
+    """Compute the answer classes (sets of equal answers to a request) of all results, and store them with their declaration.
 
     Raises:
         WorkflowError: ``agree`` raised, or is not symmetric.
@@ -210,7 +211,7 @@ def _classify(store: ObservationStore, signals: Signals, record: SignalRecord, o
 
 
 def classify_new(store: ObservationStore, signals: Signals, on_note: Note | None = None) -> None:
-    """Compute and store the answer classes of all results in a store to which a run has added results.
+    """Compute and store the answer classes (sets of equal answers to a request) of a store to which a run has added results.
 
     Does nothing if the workflow declares no signals.
 
@@ -222,7 +223,7 @@ def classify_new(store: ObservationStore, signals: Signals, on_note: Note | None
 
 
 class _Renewal:
-    """Recomputes signals and answers of results.
+    """Recomputes signals and answers of results after their declaration in the workflow has changed.
 
     Args:
         rows: the store's results.
@@ -272,9 +273,9 @@ class _Renewal:
         return Shown(label, found.answer, found.answer_digest)
 
     def _kept(self, row: Observation) -> Shown:
-        """Return a result's signal and answer, as far as they stay valid although the state after the result is not stored.
+        """Return the signal and the answer of a result whose state is not stored, as far as they are still known.
 
-        The signal or the answer stays valid if its declaration is unchanged.
+        Each is kept if its declaration is unchanged. A signal that needs no state is computed again.
         """
         before, now = self._before, self._now
         label, has_answer = None if callable(self._signals.signal) else self._verdict(row), True
@@ -285,7 +286,7 @@ class _Renewal:
         return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else self._compared(row, Shown(label))
 
     def _compared(self, row: Observation, shown: Shown) -> Shown:
-        """Return ``shown`` with the result's stored answer if the workflow compares answers with the current setup's answer.
+        """Return ``shown`` with the result's stored answer, if the workflow compares answers with those of the current setup.
 
         Otherwise return ``shown`` unchanged.
         """

@@ -64,7 +64,7 @@ class SeenPrompts:
         return replace(call, on_prompt=partial(self._see, call))
 
     def layout(self) -> PromptLayout:
-        """Return the common parts of the prompts."""
+        """Return which parts the collected prompts have in common."""
         return layout_of(
             [
                 SeenPrompt(stage, request_id, tuple(_parts(messages, tools, self._states[request_id])))
@@ -93,7 +93,7 @@ def _parts(messages: Sequence[BaseMessage], tools: Sequence[Any], state: Mapping
 
 
 def _key_of(text: str, state: Mapping[str, Any]) -> str | None:
-    """Return the key of the longest state value that occurs in the text."""
+    """Return the key whose value is the longest of the state's values that occur in the text; None if none occurs."""
     found = {key: len(value) for key, value in state.items() if isinstance(value, str) and value in text}
     best = max(found, key=lambda key: found[key], default=None)
     return best if best is not None and found[best] >= _LEAST_CHARS else None
@@ -110,11 +110,11 @@ does not exist."""
 
 @dataclass(frozen=True, slots=True)
 class ToolRefusal:
-    """A tool that raised because of its arguments.
+    """A tool that refused its arguments by raising an exception.
 
     Attributes:
         tool: The tool's name.
-        error: What it raised.
+        error: The exception that the tool raised.
     """
 
     tool: str
@@ -140,9 +140,10 @@ PROMPT_REQUESTS = 5
 
 @dataclass(frozen=True, slots=True)
 class CheckItem:
-    """The result of a check; ``detail`` is a line that states what was found, or what is wrong and how to fix it.
+    """The result of one check of a workflow; ``name`` names the check, and ``is_ok`` is True if it passed.
 
-    ``is_doubtful``: whether only the workflow's author can decide if the finding is right.
+    ``detail`` is a line that states what was found, or what is wrong and how to fix it. ``is_doubtful`` is True if only the
+    workflow's author can decide whether the finding is right.
     """
 
     name: str
@@ -153,7 +154,7 @@ class CheckItem:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All checks, in order, without the checks that an earlier failure made impossible.
+    """The results of all checks, in order. Checks that an earlier failure made impossible are left out.
 
     ``template_code`` is the code of the template that was derived from the graph; None if the workflow declares a template.
     ``today`` maps each stage without a declared model to the model that the application called, by catalog name.
@@ -172,9 +173,9 @@ class CheckReport:
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """Questions to the author, optional for a profile: which models does the current setup use?
+        """Questions to the author about the models of the current setup, with which plans are compared.
 
-        Plans are compared with the current setup.
+        A profile can run without the answers.
         """
         if not self.without_today:
             return ()
@@ -190,7 +191,7 @@ class CheckReport:
 def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool = False) -> CheckReport:
     """Check template, inputs and graph, and run the first request through every invocation on a scripted model.
 
-    ``with_prompts`` runs :data:`PROMPT_REQUESTS` requests, and compares their prompts.
+    If ``with_prompts``, run :data:`PROMPT_REQUESTS` requests, and compare their prompts.
 
     Makes no call and spends nothing; runs the workflow's own tools and scorer. The scripted model writes the right answer if
     the workflow has a writer, else the first label, else a fixed text. It calls each tool once, with arguments that fit the
@@ -285,8 +286,9 @@ def _runs_today(
     called: Mapping[str, Iterable[str]],
     asks: _Asks,
 ) -> Iterator[CheckItem]:
-    """Yield the findings about the stages' current models, as declared or else as called by the application in the scripted
-    run.
+    """Yield the findings about the model that each stage uses at present.
+
+    This is the declared model, or else the model that the application called in the scripted run.
 
     The called model of a stage without a declaration is recorded in ``asks.today``. If such a stage called no model or several,
     the stage is recorded in ``asks.unknown``.
@@ -376,12 +378,15 @@ def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterat
 
 
 def _is_misread(items: Sequence[CheckItem]) -> bool:
-    """Return whether the application seems to have misread an answer in the run that these checks are of."""
+    """Return whether ``items``, the checks of a scripted run, show that the application seems to have misread an answer."""
     return any(item.is_doubtful and item.name == "dry run" for item in items)
 
 
 def _with_tools(units: Units, request: Request, backend: ScriptedBackend) -> list[CheckItem]:
-    """Return the checks of a scripted run. If a tool refuses the scripted arguments, run again without that tool."""
+    """Return the results of the checks of a scripted run.
+
+    If a tool refuses the scripted arguments, run again without that tool.
+    """
     while True:
         items = list(_one_run(units, request, backend))
         refusal = None if all(item.is_ok for item in items) else tool_refusal(units.last_error)
@@ -453,7 +458,10 @@ def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:
 
 
 def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tuple[str, ...]:
-    """Return the ``stages`` of the next job; see :class:`~vinelm.profiler.execution.job.Job`."""
+    """Return the stages of all calls up to the next one, whose stage is ``stage``.
+
+    Empty if no call was made yet and several first stages are possible.
+    """
     if not rows and len(template.first_stages) > 1:
         return ()
     return (*(row.stage for row in rows), stage.name)
@@ -499,7 +507,10 @@ def _failed(row: Observation, request: Request, error: BaseException | None, bac
 
 
 def _placed(error: BaseException) -> str:
-    """Return an error's text with its last line in the application. It contains no answer, since no model was called."""
+    """Return an error's text with the last line of the application in its traceback.
+
+    It contains no answer of a model, since no model was called.
+    """
     place = user_place(error)
     first = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}{'' if place is None else f' (at {place})'}"
@@ -527,7 +538,7 @@ def _scored(units: Units, request: Request, row: Observation, state: bytes | Non
 
 
 def _referred(workflow: Workflow, rows: Sequence[Observation]) -> Iterator[CheckItem]:
-    """Yield the check of how answers are extracted, if the current setup's answers are the reference."""
+    """Yield a note on how answers are extracted; nothing unless the current setup's answers are the reference."""
     score = workflow.score
     if not isinstance(score, AsToday):
         return
@@ -539,7 +550,7 @@ def _referred(workflow: Workflow, rows: Sequence[Observation]) -> Iterator[Check
 
 
 def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
-    """Return the check of the scripted run's signals and answers."""
+    """Return the result of a check of the signals and answers that were read in a scripted run."""
     labels = dict.fromkeys(row.signal for row in rows if row.signal is not None)
     answers = [json.loads(row.answer) for row in rows if row.answer is not None]
     try:

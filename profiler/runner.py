@@ -158,10 +158,9 @@ def _sampler_of(
 
 
 def continued_share(workflow: Workflow) -> float:
-    """Return the share, in [0, 1), of the default sampler's paths that continue after an answer that passed the workflow's
-    check.
+    """Return the share of the default sampler's paths that continue after an answer that passed the workflow's check.
 
-    It is 0 if the workflow declares no signals, since no plan then continues after such an answer.
+    The share is in [0, 1). It is 0 if the workflow declares no signals, because then no plan continues after such an answer.
     """
     return CONTINUED_SHARE if workflow.signals else 0.0
 
@@ -180,7 +179,7 @@ def _gate(
 
 
 def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any], gate: BatchGate | None) -> RunState:
-    """Open the ledger, let the judge score results that it has not scored, record the run's settings, and read the results.
+    """Open the ledger, let the judge score the results that lack its score, record the settings, and return the run's state.
 
     ``noted`` has the run's settings, as plain JSON.
     """
@@ -233,10 +232,10 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
 
 
 def _require_reference(workflow: Workflow, template: Template) -> None:
-    """Raise if answers without a label must be compared with the current setup's answer, but the comparison is impossible.
+    """Raise :class:`WorkflowError` if answers without a label must be compared with the current setup's, but cannot be.
 
-    It is impossible under the oracle stop rule, if the current setup is unknown, or unless exactly one place declares how an
-    answer is read: ``as_today`` or the workflow's ``answer``.
+    Comparing is impossible under the oracle stop rule (a right answer ends a request), or if the current setup is unknown.
+    Exactly one place must declare how an answer is read: ``as_today`` or the workflow's ``answer``.
     """
     reference = workflow.score
     if not isinstance(reference, AsToday) or all(reference.is_labelled(request) for request in workflow.requests):
@@ -295,7 +294,7 @@ def _without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Describe briefly how the settings of two runs differ; None if they are equal. ``before`` was read from JSON."""
+    """Return a short text on how the settings of two runs differ; None if they are equal. ``before`` was read from JSON."""
     names = [name for name in dict.fromkeys((*now, *before)) if before.get(name) != now.get(name)]
     words = [
         "other requests" if name == "requests" else f"{name} {_word(now.get(name))} instead of {_word(before.get(name))}"

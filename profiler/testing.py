@@ -20,7 +20,7 @@ ROUNDS, PATHS = 3, 60  # how far a sampler is followed; the uniform one never en
 
 
 def catalog_of(*names: str) -> Catalog:
-    """Return a catalog of priced models with these names."""
+    """Return a catalog of models with these names and some prices."""
     price = Price(input=1.0, output=4.0, source="a test", as_of=datetime.date(2026, 1, 1))
     fields: dict[str, Any] = {"provider": "test", "engine": "e", "max_tokens": 100, "price": price}
     return Catalog(Model(name=name, model_id=name, **fields) for name in names)
@@ -53,7 +53,7 @@ def observe(template: Template, paths: Sequence[RequestPath], earlier: Sequence[
 
 
 class SamplerContract:
-    """The tests of :class:`~vinelm.requests.protocols.Sampler`. Override :meth:`make_sampler`."""
+    """The tests that every :class:`~vinelm.requests.protocols.Sampler` must pass. Subclasses override :meth:`make_sampler`."""
 
     template = Template((Stage("generate", ("m0", "m1")), Loop((Stage("repair", ("m0", "m1")),), 2)))
     catalog = catalog_of("m0", "m1")
@@ -67,7 +67,7 @@ class SamplerContract:
         return self.make_sampler(self.template, self.catalog, self.request_ids)
 
     def _rounds(self, sampler: Sampler) -> Iterator[tuple[int, tuple[Observation, ...], list[RequestPath]]]:
-        """Yield (round number, observations before the round, proposed paths) for each of the first rounds."""
+        """Yield (round number, observations before the round, proposed paths) for each of the sampler's first rounds."""
         observations: tuple[Observation, ...] = ()
         for round_ in range(ROUNDS):
             paths = list(islice(sampler.propose(round_, observations), PATHS))

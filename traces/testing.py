@@ -12,7 +12,7 @@ from vinelm.traces.databases.identity import StoreIdentity
 
 
 def an_identity(**changes: Any) -> StoreIdentity:
-    """Return the identity of a small workflow; ``changes`` replace fields."""
+    """Return the identity of a small workflow for tests; ``changes`` replace fields."""
     price = Price(input=1.0, output=2.0, source="a test", as_of=datetime.date(2026, 1, 1))
     catalog = Catalog(Model(name=n, provider="test", model_id=n, engine="e", price=price) for n in ("small", "large"))
     template = Template((Stage("generate"), Loop((Stage("repair"),), 2))).bind(tuple(catalog))
@@ -29,7 +29,7 @@ def an_identity(**changes: Any) -> StoreIdentity:
 
 
 def a_row(request_id: str = "q1", prefix: tuple[str, ...] = ("small",), **changes: Any) -> Observation:
-    """Return a plausible row; ``changes`` replace fields."""
+    """Return a plausible row for tests; ``changes`` replace fields."""
     fields: dict[str, Any] = {
         "request_id": request_id,
         "prefix": prefix,

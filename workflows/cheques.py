@@ -47,17 +47,17 @@ def in_words(number: int) -> str:
 
 
 def is_plausible(words: str, digits: str) -> bool:
-    """Return whether ``digits`` could be the amount: it has the right number of digits, and a zero at the end if the amount has
-    one.
+    """Return whether ``digits`` could be the amount that ``words`` gives.
 
-    The amount is written in ``words``. This is the application's own check, which finds only some of the wrong answers.
+    They must be as many digits as the amount has, and end in zero if the amount does. This is the application's own check,
+    which finds only some of the wrong answers.
     """
     ends_in_zero = words.endswith(("ty", "hundred", "ten"))
     return digits.isdecimal() and len(digits) == (3 if "hundred" in words else 2) and (not ends_in_zero or digits[-1] == "0")
 
 
 def workflow(catalog: Catalog, *, today: str, seed: int, requests: int) -> Workflow:
-    """Return the workflow for small models that continue a text line by line.
+    """Return the cheque workflow, which small models can run because they need only continue a text line by line.
 
     Args:
         catalog: The models.

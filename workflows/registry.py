@@ -78,9 +78,9 @@ def load_workflow(
     """Load the workflow that ``spec`` names; an object is returned unchanged. Importing the module runs its code.
 
     Args:
-        spec: a name from :func:`available`, or ``module:attribute``; of the working folder also ``module.py:attribute``. The
-            attribute is a :class:`Workflow` or a callable that returns one, without arguments or with the argument ``dataset``.
-            Modules are searched as by ``python -m``, the working folder first.
+        spec: a name from :func:`available`, or ``module:attribute``. A module in the working folder may also be given as
+            ``module.py:attribute``. The attribute is a :class:`Workflow` or a callable that returns one, without arguments or
+            with the argument ``dataset``. Modules are searched as by ``python -m``, the working folder first.
         dataset: a file or folder of requests. A callable with the argument ``dataset`` gets the path and reads the file itself.
             For any other workflow, :func:`vinelm.read_dataset` reads the file, and its requests replace the workflow's.
         columns: which columns of the dataset become inputs, labels and ids, unless the callable reads the dataset itself; or
@@ -116,9 +116,10 @@ def load_workflow(
 
 
 def load_function(spec: str, what: str) -> Callable[..., Any]:
-    """Return the function that ``module:attribute`` names; of the working folder also ``file.py:attribute``.
+    """Return the function that ``spec`` names as ``module:attribute``.
 
-    Importing the module runs its code. ``what`` is the description of the function in error messages.
+    A file in the working folder may also be given as ``file.py:attribute``. Importing the module runs its code. ``what`` is the
+    description of the function in error messages.
 
     Raises:
         ConfigError: The text names no function, or the named object cannot be called.

@@ -1,6 +1,7 @@
 """Runs a separate process that talks to Ray, so that the process that writes the store need not load Ray.
 
-:class:`RayLink` starts it as ``python -c ... FD`` and talks to it over a socket. It exits when the run's process exits.
+:class:`RayLink` starts this process as ``python -c ... FD`` and talks to it over a socket. The process exits when the run's
+process exits.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ _START = "from vinelm.profiler.cluster.bridge import main; main({})"
 
 
 class RayLink:
-    """The run's connection to all hosts of a Ray cluster. One thread receives; any thread may send."""
+    """The connection between the process of a run and all its hosts (processes on nodes of a Ray cluster that execute jobs).
+
+    One thread receives events; any thread may send messages.
+    """
 
     def __init__(self, cluster: RayCluster, setup: HostSetup) -> None:
         self._lock = threading.Lock()
@@ -59,7 +63,10 @@ class RayLink:
         self._send((host, message))
 
     def drop(self, host: int) -> None:
-        """Kill a host that no longer works; the event :class:`~vinelm.profiler.cluster.messages.HostLost` follows."""
+        """Kill a host that no longer works.
+
+        :meth:`receive` then returns :class:`~vinelm.profiler.cluster.messages.HostLost` for this host.
+        """
         self._send((host, None))
 
     def _send(self, order: tuple[int, ToHost | None]) -> None:
@@ -79,7 +86,7 @@ class RayLink:
             self._process.wait()
 
     def _ended(self) -> Disconnected:
-        """Close the connection, and return the error that ended Ray's process, as found in its log."""
+        """Close the connection, and return an event with the error that ended Ray's process, as found in its log."""
         with self._lock:
             self._connection.close()
         with self._log as log:
@@ -90,9 +97,9 @@ class RayLink:
 
 
 def said_by(lines: Sequence[str]) -> str:
-    """Return the error text in a log: the first sentence of its last non-empty line, without Ray's prefix.
+    """Return the error text in a log of Ray: the first sentence of the last line that is not empty.
 
-    ``lines`` are the log's lines; the prefix has time and source location. The result is empty if all lines are.
+    Ray's prefix (time and source location) is removed. Returns an empty text if all of ``lines`` are empty.
     """
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return _PLACE.sub("", last).partition(". ")[0]

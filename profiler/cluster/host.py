@@ -46,10 +46,12 @@ WorkerMaker = Callable[[HostSetup, Mapping[str, "AskingRateLimiter"]], Any]
 
 
 class UnitHost:
-    """Executes jobs for a run on another machine. Takes messages by :meth:`send` and returns messages by :meth:`poll`.
+    """Executes the jobs that a run, on another machine, sends to this cluster node.
+
+    :meth:`send` takes the messages of the run's process, and :meth:`poll` returns the messages for it.
 
     Args:
-        make_worker: makes the worker that executes jobs; default: the worker of the setup.
+        make_worker: makes the worker that executes jobs; default: :func:`worker_of`.
 
     Raises:
         ConfigError: this node has a different version of VineLM than the run, lacks the run's folder, or cannot fork processes.
@@ -82,7 +84,7 @@ class UnitHost:
                     permit.admitted.set()
 
     def poll(self, wait_s: float) -> tuple[FromHost, ...]:
-        """Return the messages for the run, in order; empty if none comes within ``wait_s`` seconds."""
+        """Return the messages that wait to be sent to the run, in order; empty if none comes within ``wait_s`` seconds."""
         messages: list[FromHost] = []
         with suppress(queue.Empty):
             messages.append(self._out.get(timeout=wait_s))
@@ -109,7 +111,10 @@ class UnitHost:
         self._out.put(ended)
 
     def ask(self, model: str, tokens: int) -> AskedPermit:
-        """Ask the run's process to admit an attempt at a call of ``model`` that may use ``tokens`` tokens."""
+        """Ask the run's process to admit an attempt at a call of ``model``, and return the attempt, which waits for the answer.
+
+        ``tokens`` is the number of tokens that the attempt may use.
+        """
         permit = AskedPermit(next(self._numbers))
         # Before the run hears of it, since the answer may come at once.
         self._attempts[permit.attempt] = permit
@@ -117,7 +122,7 @@ class UnitHost:
         return permit
 
     def leave(self, permit: AskedPermit) -> None:
-        """Report to the run that the attempt of ``permit`` is over, and the tokens that it used."""
+        """Report to the run that the attempt of ``permit`` is over, and how many tokens the attempt used."""
         del self._attempts[permit.attempt]
         self._out.put(Left(permit.attempt, permit.used))
 
@@ -152,9 +157,9 @@ class AskingRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[AskedPermit]:
-        """Wait until the run admits an attempt at a call that may use ``tokens`` tokens.
+        """Wait until the run admits an attempt at a call that may use ``tokens`` tokens, and yield the attempt.
 
-        ``sleep`` raises if the job has been ended. ``priority`` is ignored.
+        The end of the block is reported to the run. ``sleep`` raises if the job has been ended. ``priority`` is ignored.
         """
         permit = self.host.ask(self.model, tokens)
         try:
@@ -168,7 +173,7 @@ class AskingRateLimiter:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[AskedPermit]:
-        """Wait like :meth:`admit`, in a coroutine."""
+        """Wait for an attempt and yield it, as :meth:`admit` does, but in a coroutine."""
         permit = self.host.ask(self.model, tokens)
         try:
             while not await asyncio.to_thread(permit.admitted.wait, _LOOK_S):
@@ -193,8 +198,8 @@ def require_version(version: str) -> None:
 def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) -> Any:
     """Change to the run's folder, add the run's module path, and return the object that executes this host's work.
 
-    This is a worker that executes each job in a forked process or, if ``setup.units`` is a function, the server of whole
-    requests that this function makes.
+    This is a worker that executes each job in a forked process. If ``setup.units`` is a function, it is the server of whole
+    requests that the function makes.
 
     Raises:
         ConfigError: the folder is missing (``node-folder``), or this system cannot fork processes for jobs.

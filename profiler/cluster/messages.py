@@ -33,7 +33,10 @@ class HostSetup:
 
 @dataclass(frozen=True, slots=True)
 class NodeProblem:
-    """An exception in a form that can be sent to another process: its class name (``kind``), its text, and its code if any."""
+    """An exception in a form that can be sent to another process: its class name (``kind``), its ``text`` and its ``code``.
+
+    ``code`` is None if the exception has none.
+    """
 
     kind: str
     text: str
@@ -45,7 +48,9 @@ class NodeProblem:
         return cls(type(error).__name__, str(error), getattr(error, "code", None))
 
     def error(self, where: str = "") -> Exception:
-        """Return the exception to raise here: an :class:`~vinelm.errors.InputError` unchanged, any other as a ``RuntimeError``.
+        """Return the exception to raise in this process.
+
+        It is a ``RuntimeError``, or the original :class:`~vinelm.errors.InputError` if it was one.
 
         Args:
             where: prefix for the exception's message.
@@ -74,7 +79,7 @@ class RequestJob:
 
     @property
     def cell(self) -> Cell:
-        """The job's name: the id of the request, and no models, because the plan chooses the models."""
+        """The (request id, models) by which the job is named; the models are empty, because the plan chooses them."""
         return self.request_id, ()
 
 
@@ -112,7 +117,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Reports that the rate limits admit an attempt of a host.
+    """Reports to a host that the rate limits admit one of its attempts at a call.
 
     ``attempt`` is the attempt's number on the host, ``replica`` the index of the replica that serves it (0 without replicas).
     """
@@ -149,7 +154,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Reports that an attempt has ended or has stopped waiting.
+    """Reports to the run that an attempt at a call has ended or has stopped waiting.
 
     ``attempt`` is its number on the host, ``used`` the number of tokens that it used; None if unknown.
     """
@@ -160,9 +165,9 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class UnitEnded:
-    """Reports that the job with the number ``unit`` has ended, with its ``outcome`` or its error (``problem``).
+    """Reports that the job with the number ``unit`` has ended, with its ``outcome`` or with its error (``problem``).
 
-    If ``problem`` is None, the job ended without an error.
+    ``problem`` is None if the job ended without an error.
     """
 
     unit: int
@@ -179,10 +184,10 @@ ToHost = RunUnit | Granted | Admitted
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """Reports that the connection to the cluster works. It is the first event, unless :class:`HostRefused` is.
+    """Reports that the connection to the cluster works. It is the first event, unless the cluster itself is refused.
 
     Attributes:
-        nodes: the cluster's nodes with a CPU; it is not known yet how many CPUs are free.
+        nodes: the number of the cluster's nodes with a CPU; it is not known yet whether these CPUs are free.
     """
 
     nodes: int = 0
@@ -205,7 +210,7 @@ class HostReady:
 
 @dataclass(frozen=True, slots=True)
 class HostRefused:
-    """Reports that a node cannot execute jobs of this run, so that the node is not used again.
+    """Reports that a node cannot execute jobs of this run, so that it is not used again.
 
     If ``node`` is None, the whole cluster cannot execute jobs. ``problem`` is the reason.
     """

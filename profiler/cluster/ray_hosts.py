@@ -46,7 +46,10 @@ NOT_SHIPPED = (".env", ".env.*", ".git", ".venv", "venv", "build", "dist", "runs
 
 
 class NodeHost:
-    """The Ray actor on a node. Every method except :meth:`poll` returns without blocking."""
+    """The Ray actor on a cluster node, which executes a run's jobs there.
+
+    :meth:`load` waits until the workflow is loaded, and :meth:`poll` waits for a message. The other methods do not block.
+    """
 
     def __init__(self) -> None:
         self._host: UnitHost | None = None
@@ -76,16 +79,16 @@ class NodeHost:
         self._host.send(message)
 
     def poll(self) -> tuple[FromHost, ...]:
-        """Return the messages for the run, in order; wait a limited time for the first message."""
+        """Return the messages that wait to be sent to the run, in order; if there are none, wait a limited time for one."""
         assert self._host is not None
         return self._host.poll(_POLL_S)
 
 
 class RayHosts:
-    """Starts one host on each node with a free CPU, including nodes that join later, and reports what happens to them.
+    """Starts one host (an actor that executes jobs) on each node with a free CPU, including nodes that join later.
 
     Args:
-        tell: receives each event; called from any thread.
+        tell: called, from any thread, with each event, such as the start or the loss of a host.
 
     Raises:
         ConfigError: the cluster does not exist, or runs a different version of Ray or Python.
@@ -104,13 +107,13 @@ class RayHosts:
         started(self._look, "vinelm nodes")
 
     def send(self, host: int, message: ToHost) -> None:
-        """Pass a message on; messages to a lost host are dropped."""
+        """Send a message to a host; drop the message if the host is lost."""
         actor = self._actors.get(host)
         if actor is not None:
             actor.send.remote(message)
 
     def end(self, host: int) -> None:
-        """Kill a host."""
+        """Kill the host with this number, and the jobs that it executes."""
         actor = self._actors.get(host)
         if actor is not None:
             with suppress(RayError, ValueError):
@@ -124,7 +127,7 @@ class RayHosts:
         ray.shutdown()
 
     def _look(self) -> None:
-        """Start a host on each usable node that has none, again and again until :meth:`close`."""
+        """Until :meth:`close`, look for usable nodes without a host again and again, and start a host on each."""
         while not self._is_closed.is_set():
             # Ask again in a second if the cluster does not answer now.
             with suppress(RayError, RuntimeError, OSError):
@@ -208,7 +211,7 @@ def connect(cluster: RayCluster) -> None:
 
 
 def _require_answer(cluster: RayCluster) -> None:
-    """Raise at once if nothing listens at the address; Ray itself would retry for minutes."""
+    """Raise :class:`ConfigError` at once if nothing listens at the cluster's address; Ray itself would retry for minutes."""
     address = os.environ.get("RAY_ADDRESS", "auto") if cluster.address == "auto" else cluster.address
     host, colon, port = address.rpartition(":")
     if colon and port.isdecimal():
@@ -229,9 +232,9 @@ def _no_cluster(cluster: RayCluster, error: Exception) -> ConfigError:
 
 
 def refusal_of(error: BaseException, version: str) -> NodeProblem | None:
-    """Return why ``error`` shows that a node can never be used; None if only its actor or the node itself died.
+    """Return why a node can never be used, as shown by ``error``; None if only the actor or the node itself died.
 
-    ``version`` is the run's VineLM version, for the text.
+    ``version`` is the run's VineLM version, for the text of the problem.
     """
     text = str(error)
     if "No module named 'vinelm" in text:

@@ -43,7 +43,8 @@ def cluster_worker(
 
     Raises:
         MissingExtra: Ray is not installed.
-        ConfigError: a model has cache points, this system has no Ray, or the cluster cannot be used.
+        ConfigError: a model sets ``cache_points``, which has no effect on a cluster; this system cannot fork processes; or the
+            cluster cannot be used.
         InputError: a node cannot execute the jobs; the message names the node.
     """
     marked = next((model for model in models if model.cache_points != "off"), None)

@@ -86,7 +86,7 @@ class KnownHost:
 class ClusterWorker:
     """A :class:`~vinelm.profiler.execution.job.Worker` that executes its jobs on the nodes of a cluster.
 
-    Waits until one host is ready, then a limited time for the rest; :meth:`close` ends all hosts.
+    The constructor waits until one host is ready, then a limited time for the other hosts; :meth:`close` ends all hosts.
 
     Args:
         link: the connection to the hosts; closed with the worker.
@@ -137,12 +137,15 @@ class ClusterWorker:
             self._has_begun = True
 
     def _await_host(self, lack: str) -> None:
-        """Wait for a host that is ready. Call with the lock held.
+        """Wait until a host is ready to execute jobs. Call with the lock held.
+
+        Args:
+            lack: why no host is ready, such as that no node has a free CPU; for the error message.
 
         Raises:
             InputError: a node could not be used, before the run began.
-            ConfigError: before the run began, no node provided a CPU in time; the error states the reason ``lack``.
-            WorkerDied: the same happened later, or the connection was lost.
+            ConfigError: no host was ready in time, before the run began.
+            WorkerDied: no host was ready in time after the run had begun, or the connection to the cluster was lost.
         """
         until = time.monotonic() + FIRST_S
         while True:
@@ -168,8 +171,8 @@ class ClusterWorker:
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """Execute a job on a host and return its outcome; see :meth:`execute`.
 
-        The cost to book includes the reservations of executions that were lost. The outcome has no observation if the budget
-        did not allow a repetition.
+        The outcome's cost includes what was booked for executions on hosts that were lost. The outcome has no observation if
+        the budget did not allow another execution.
         """
         outcome, lost_usd = self.execute(job, top_up)
         if not isinstance(outcome, UnitOutcome):
@@ -177,10 +180,10 @@ class ClusterWorker:
         return replace(outcome, paid_usd=lost_usd + outcome.settled_usd) if lost_usd else outcome
 
     def execute(self, job: Job | RequestJob, top_up: TopUp) -> tuple[UnitOutcome | RequestOutcome | None, float]:
-        """Execute a job on a host.
+        """Execute a job on a host, and on another host if the first is lost.
 
-        If a host is lost, the cost of its jobs is unknown, so their whole reservations are booked. Each job is then reserved
-        again and executed on another host.
+        If a host is lost, the cost of its jobs is unknown, so their whole reservations are booked. Money for each job is then
+        reserved again.
 
         Returns:
             The job's outcome (None if it was lost and the budget does not allow a repetition), and the cost booked for lost
@@ -219,7 +222,7 @@ class ClusterWorker:
         return unit
 
     def _served(self, unit: PlacedUnit, lost_usd: float, top_up: TopUp) -> UnitOutcome | RequestOutcome | None:
-        """Answer the job's messages until it ends; return its outcome, or None if its host was lost.
+        """Answer the requests of a job's host until the job ends; return its outcome, or None if the host was lost.
 
         ``lost_usd`` are the dollars already booked for lost executions of the job, which each reservation must also cover.
         """
@@ -244,7 +247,7 @@ class ClusterWorker:
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Handle the events of the cluster until the connection ends, then treat all hosts as lost."""
+        """Handle the events that the cluster reports until the connection ends, then treat all hosts as lost."""
         while not isinstance(event := self._link.receive(), Disconnected):
             note = self._take(event)
             if note is not None and not self._is_closed:
@@ -256,7 +259,7 @@ class ClusterWorker:
             self._changed.notify_all()
 
     def _take(self, event: HostEvent) -> str | None:
-        """Handle an event; return a line about it for the user, or None."""
+        """Handle an event that the cluster reports; return a line about it for the user, or None if there is nothing to say."""
         if isinstance(event, HostSaid):
             for message in event.messages:
                 self._deliver(event.host, message)
@@ -356,7 +359,7 @@ class Admissions:
         self._under_way: dict[tuple[int, int], HostAttempt] = {}
 
     def begin(self, host: int, attempt: Waiting) -> None:
-        """Queue an attempt for its rate limit, without blocking."""
+        """Let an attempt of a host wait for its rate limit, on another thread; return at once."""
         held = HostAttempt(host, attempt, self._rate_limiters[attempt.model], self._link)
         with self._lock:
             # Before it waits: if its host is lost meanwhile, the place has to be found.
@@ -375,7 +378,10 @@ class Admissions:
             held.leave(left.used)
 
     def lose(self, host: int) -> None:
-        """Free the slots of a lost host's attempts. The tokens of its attempts are unknown, so they count at their maximum."""
+        """Free the slots that the attempts of a lost host hold at the rate limits.
+
+        The tokens that they used are unknown, so each attempt counts with the maximum that it could use.
+        """
         with self._lock:
             lost = [self._under_way.pop(key) for key in list(self._under_way) if key[0] == host]
         for held in lost:
@@ -391,7 +397,7 @@ class HostAttempt:
         self._used: int | None = None
 
     def pass_through(self) -> None:
-        """Wait for the rate limit, notify the host, and occupy the slot until the attempt is over."""
+        """Wait until the rate limit admits the attempt, tell the host so, and hold the slot until the attempt is over."""
         with suppress(ConnectionError), self._rate_limiter.admit(self._attempt.tokens, self._sleep) as permit:
             self._link.send(self._host, Admitted(self._attempt.attempt, getattr(permit, "replica", 0)))
             self._is_over.wait()

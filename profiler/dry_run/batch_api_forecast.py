@@ -14,12 +14,12 @@ from vinelm.template import Template
 
 @dataclass(frozen=True, kw_only=True)
 class BatchApiForecast:
-    """The forecast of a run in batches.
+    """A forecast of the cost and the waiting times of a run that makes its calls through batch APIs.
 
     Attributes:
         cost_usd: median cost of all calls, in batches or direct, in dollars.
         ordinary_usd: median cost without batches, in dollars.
-        waves: the minimum number of batches in sequence, which is the maximum number of calls on a path.
+        waves: the minimum number of batches in sequence, which equals the maximum number of calls on a path.
         wait_s: the longest time that a run waits for a batch, in seconds.
         timed_cells: the approximate number of results whose calls are made directly, so that they have latencies.
     """
@@ -57,7 +57,7 @@ class RunForecast:
 def batch_forecast(
     forecast: Forecast, prices: BatchPrices, batched: Collection[str], template: Template, catalog: Catalog
 ) -> BatchApiForecast:
-    """Convert a forecast at ordinary prices to one for batch APIs. Pure.
+    """Convert a forecast at ordinary prices to a forecast for batch APIs. A pure function.
 
     Args:
         forecast: the forecast at ordinary prices.

@@ -31,14 +31,14 @@ _MOST_RUNS, _FEWEST_RUNS = 40, 4
 
 
 class ForecastInterval(NamedTuple):
-    """An interval that contains a figure with a probability of about 0.9, if future results resemble the results so far."""
+    """An interval that contains the true value with a probability of about 0.9, if future results resemble those so far."""
 
     low: float
     middle: float
     high: float
 
     def times(self, factor: float) -> ForecastInterval:
-        """Return the interval multiplied by a factor."""
+        """Return an interval with all three numbers multiplied by ``factor``."""
         return ForecastInterval(*(factor * end for end in self))
 
 
@@ -122,7 +122,7 @@ def forecast_profile(
     committed_usd: float = 0.0,
     seed: int = 0,
 ) -> Forecast:
-    """Forecast a run by simulating it. Pure, takes seconds.
+    """Forecast the calls, cost and duration of a run by simulating it. A pure function that takes seconds.
 
     Args:
         template: a template bound to the catalog's models.
@@ -215,7 +215,7 @@ def needs_of(
     rows: Sequence[Observation] = (),
     committed_usd: float = 0.0,
 ) -> Needs:
-    """Compare the forecast of a run without budgets with what the budgets leave.
+    """Return what a run without budgets is forecast to need, and what is left of the budgets.
 
     Args:
         forecast: the forecast of the run to ``coverage``, without budgets.

@@ -46,11 +46,11 @@ class Unit(NamedTuple):
 
 
 class OutcomeModel:
-    """The rates at which a request ends or continues to each stage, and the cost, calls, tokens and seconds of a call, by
-    (depth, stage, model).
+    """Draws the outcome of each simulated call: its cost, tokens and time, and the next stage or the request's end.
 
-    Whole requests are resampled, because the calls of one request are correlated. Without results, one continuation rate is
-    drawn, and each possible next stage is equally likely.
+    Rates and costs depend on depth (the call's position in its request), stage and model. Whole requests are resampled, because
+    the calls of one request are correlated. Without results, one continuation rate is drawn, and each possible next stage is
+    equally likely.
 
     Args:
         rows: the results to resample from; may be empty.
@@ -147,9 +147,9 @@ class OutcomeModel:
         return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, arm)
 
     def _outcome_weights(self, depth: int, stage: str, model: str) -> Mapping[str, float]:
-        """Return the probabilities that a request continues to each next stage, by name, and that it ends (key ``_END``).
+        """Return the probability of each stage with which a request continues, by stage name, and that it ends (key ``_END``).
 
-        Empty if no stage can follow. A model's rates are shrunk towards the stage's rates.
+        Empty if no stage can follow. The probabilities of a model are shrunk towards those of its stage.
         """
         arms = self.template.flow.stages_at[depth - 1][stage]
         if not arms:
@@ -165,7 +165,7 @@ class OutcomeModel:
 
 
 def _may_end(template: Template) -> frozenset[Place]:
-    """Return the (depth, stage) pairs after which the template ends or the workflow's own check may end a request."""
+    """Return the (depth, stage) pairs after which a request may end: at the template's end, or by the workflow's own check."""
     flow = template.flow
     return frozenset(
         (depth + 1, stage)

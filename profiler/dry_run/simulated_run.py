@@ -18,10 +18,11 @@ _IDLE = 20_000  # paths in a row without a new cell, after which an endless samp
 
 
 class Proposals:
-    """A sampler's rounds, shared by many simulations. Each round is proposed once, for the first simulation that reaches it.
+    """The paths that a sampler proposes, round by round, shared by many simulations.
 
-    This is exact for samplers that propose the same whatever the observations. An adaptive sampler would propose differently in
-    each simulation, which takes seconds; the cost of its proposals would hardly change.
+    Each round is proposed once, for the first simulation that reaches it. This is exact for samplers that propose the same
+    whatever the observations are. An adaptive sampler would propose other paths in each simulation, which takes seconds; the
+    cost of its proposals would hardly change.
     """
 
     def __init__(self, sampler: Sampler) -> None:
@@ -110,7 +111,7 @@ class SimulatedRun:
         self.coverage = self._coverage.fraction
 
     def _paths(self, proposals: Proposals, round_: int) -> Iterator[RequestPath]:
-        """Yield the round's paths until the run must stop, for example because paths no longer lead to new calls."""
+        """Yield the paths of a round; end early if the run must stop, for example because paths no longer lead to new calls."""
         idle = 0
         for path in proposals.propose(round_, tuple(self._seen.values())):
             before = self.new_cells
@@ -173,7 +174,10 @@ class SimulatedRun:
         self.load.add(model, requests=unit.requests, tokens=unit.tokens, call_s=unit.call_s, tool_s=unit.tool_s)
 
     def _check(self) -> None:
-        """Check the coverage after every 1 % more calls, since a check takes longer than simulating a call."""
+        """Stop the simulation if the coverage is reached, or extrapolate it if it has become too long; set when to check next.
+
+        The next check is after 1 % more calls, because a check takes longer than simulating a call.
+        """
         self._check_at = self.new_cells + max(self.new_cells // 100, 1)
         if self._coverage.is_complete:
             self.stopped_by = "complete"

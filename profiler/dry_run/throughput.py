@@ -29,7 +29,7 @@ class EngineRate:
 
 
 def rates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[EngineRate, ...]:
-    """Return the rate limits of each endpoint that has any."""
+    """Return the rate limits of each endpoint that has rate limits."""
     rate_limiters = rate_limiters_of(catalog, backends)
     shared: dict[int, list[str]] = {}
     for name, rate_limiter in rate_limiters.items():

@@ -15,9 +15,9 @@ _SHOWN, _CHARS = 4, 80
 
 
 def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]) -> str:
-    """Return a line with a request's labels, and where its final state holds the value of the first label.
+    """Return a line with a request's labels, and with the place in its final state that holds the value of the first label.
 
-    If the final state does not hold this value, the line shows the end of the state instead.
+    If no place holds this value, the line shows the end of the state instead.
 
     Args:
         workflow: declares which keys of a dataset row are labels.

@@ -111,12 +111,15 @@ def gate_of(models: tuple[str, ...], catalog: Catalog, backends: Mapping[str, Ba
 
 
 def through(gate: BatchGate, backends: Mapping[str, Backend]) -> dict[str, Backend]:
-    """Return the backends by name, with each remote backend changed to send the calls of batched jobs through the gate."""
+    """Return the backends by name, with each remote backend changed to use ``gate``, which collects calls into batches.
+
+    Only jobs whose calls go through batch APIs use the gate.
+    """
     return {name: one.through(gate) if isinstance(one, RemoteBackend) else one for name, one in backends.items()}
 
 
 class BatchApiWorker:
-    """A worker whose jobs share batches.
+    """A worker that runs jobs on threads and collects their model calls into common batches.
 
     Args:
         worker: runs the jobs, on threads of this process.

@@ -32,7 +32,7 @@ _FIXED_TIME = "1970-01-01T00:00:00+00:00"
 
 
 class StateError(Exception):
-    """Raised for a workflow state that cannot be checkpointed. The message names key and type, never the value."""
+    """Raised for a workflow state that cannot be checkpointed. The message names the state's key and type, never the value."""
 
 
 class UnitSaver(BaseCheckpointSaver[int]):
@@ -75,7 +75,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         self._resumed.pop(thread_id, None)
 
     def normalised(self, value: dict[str, Any]) -> Any:
-        """Return a graph's input as it would be read back from a checkpoint.
+        """Return a graph's input as it is when read back from a checkpoint; for example, tuples become lists.
 
         Raises:
             StateError: a value cannot be checkpointed; names its key.
@@ -104,7 +104,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
     def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
-        """Store the checkpoint, serialized.
+        """Store the checkpoint, serialized, and return the configuration that identifies it.
 
         Raises:
             StateError: a value cannot be checkpointed; names its key.
@@ -124,9 +124,9 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return {"configurable": place}
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        """Store the answers given to a node that interrupts the graph several times and waits for its next answer.
+        """Store the answers that a node has received so far, if it interrupts the graph several times to ask for answers.
 
-        Ignore other writes, because a failed job runs again from its parent checkpoint.
+        Ignore other writes, because a failed job runs again from the checkpoint before the job.
         """
         thread_id, _ = _place(config)
         answers = [(task_id, channel, value) for channel, value in writes if channel == RESUME]
@@ -135,7 +135,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
             self._resumed[thread_id] = [*others, *answers]
 
     def list(self, config: RunnableConfig | None, **_: Any) -> Iterator[CheckpointTuple]:
-        """Yield only the last checkpoint; earlier checkpoints are not kept."""
+        """Yield the thread's last checkpoint, if there is one; earlier checkpoints are not kept."""
         found = None if config is None else self.get_tuple(config)
         return iter(() if found is None else (found,))
 
@@ -146,17 +146,17 @@ class UnitSaver(BaseCheckpointSaver[int]):
     async def aput(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
-        """Store the checkpoint, as :meth:`put` does."""
+        """Store the checkpoint and return its configuration, as :meth:`put` does."""
         return self.put(config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store the answers given to a node that waits for its next answer, as :meth:`put_writes` does."""
+        """Store the answers that a node has received so far, as :meth:`put_writes` does."""
         self.put_writes(config, writes, task_id, task_path)
 
     async def alist(self, config: RunnableConfig | None, **_: Any) -> AsyncIterator[CheckpointTuple]:
-        """Yield only the last checkpoint, as :meth:`list` does."""
+        """Yield the thread's last checkpoint, as :meth:`list` does."""
         for found in self.list(config):
             yield found
 

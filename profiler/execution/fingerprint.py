@@ -71,7 +71,7 @@ def store_identity(
 
 
 def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
-    """Return the catalog with file digests instead of file paths in its backends' options, since files move."""
+    """Return the catalog with each file path in its backends' options replaced by a digest of the file, since files move."""
     for settings in catalog["backend"].values():
         table = settings.get("table")
         if isinstance(table, str) and Path(table).is_file():
@@ -131,9 +131,10 @@ def code_digest(target: Callable[..., Any]) -> str:
 
 
 def _functions_of(app: Any) -> Iterator[str]:
-    """Yield the code digests of an application's functions: of the application itself, if it is a function.
+    """Yield the code digest of each function of an application.
 
-    For an entrypoint of LangGraph's functional API, yield the digest of the function of each of its nodes.
+    If the application is itself a function, yield its digest. If it is an entrypoint of LangGraph's functional API, yield the
+    digest of the function of each of its nodes.
     """
     for node in getattr(app, "nodes", {}).values():
         bound = getattr(node, "bound", None)
@@ -183,7 +184,7 @@ def _shape(builder: Any) -> Any:
 
 
 def _is_finish(node: Any) -> bool:
-    """Return whether this is VineLM's node that returns an earlier answer. It has no effect in a profile, so it is ignored."""
+    """Return whether the node is the one that VineLM adds to return an earlier answer. It has no effect in a profile."""
     return bool(getattr(_function(node), FINISH_MARK, False))
 
 
@@ -193,9 +194,9 @@ def _function(node: Any) -> Any:
 
 
 class _Code:
-    """Collects what a digest of code depends on: its syntax tree, and the constants and code of its package that it refers to.
+    """Collects everything that a digest of code covers: the code's syntax tree, and the constants and code that it refers to.
 
-    Each object is collected at most once, even if several places refer to it.
+    Only code of the same package is followed. Each object is collected at most once, even if several places refer to it.
     """
 
     def __init__(self) -> None:
@@ -246,7 +247,7 @@ class _Code:
         yield from self.values([value for _, value in members], package)
 
     def values(self, values: list[Any], package: str) -> Iterator[Any]:
-        """Yield the values that are constants, and what :meth:`of` yields for the values that are code of ``package``."""
+        """Yield the constants among ``values``, and what :meth:`of` yields for each value that is code of ``package``."""
         for value in values:
             plain = _plain(value)
             if plain is not None:

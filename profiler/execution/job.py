@@ -22,7 +22,7 @@ TopUp = Callable[[float], bool]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The input of a job: execute the last invocation of ``prefix`` for one request.
+    """The input of a job, which executes the last invocation of ``prefix`` for one request.
 
     An invocation is one execution of a stage on a model; it may make several model calls.
 
@@ -60,7 +60,7 @@ class Job:
 
     @property
     def cell(self) -> Cell:
-        """The job's request and models."""
+        """The job's request id and models."""
         return self.request.id, self.prefix
 
     def stage(self, template: Template) -> str:
@@ -73,8 +73,9 @@ class UnitBudget(SpendGuard):
 
     Args:
         upper_usd: dollars that are already reserved for the job.
-        top_up: called before a call that needs more than is reserved; returns whether that may be spent. If not, the call is
-            not made, and :attr:`was_refused` is true even if the application catches the exception.
+        top_up: called before a call that needs more than is reserved, with the dollars needed in total; returns whether they
+            may be spent. If not, the call is not made, and :attr:`was_refused` is true even if the application catches the
+            exception.
         on_settled: called with the cost of each call that has ended, in dollars.
         on_reserved: called with the maximum cost of the calls in flight, in dollars, at each change.
         before: called before each call; if it raises, the call is not made.
@@ -101,7 +102,7 @@ class UnitBudget(SpendGuard):
         self.was_refused, self.limit_usd = True, 0.0
 
     def authorize(self, upper_usd: float) -> SpendPermit:
-        """Reserve ``upper_usd`` dollars, a call's maximum cost; call ``before`` first.
+        """Call ``before``, then reserve ``upper_usd`` dollars, the maximum cost of a call.
 
         Raises:
             CallRefused: the budget does not allow the call, so the call must not be made.
@@ -189,7 +190,7 @@ class Worker(Protocol):
 def run_job(worker: Worker, job: Job, top_up: TopUp) -> UnitFinished:
     """Run a job on this thread, and return a message with its outcome or the worker's exception.
 
-    ``KeyboardInterrupt`` is raised instead. ``top_up`` raises the job's reservation; see :meth:`Worker.run`.
+    A ``KeyboardInterrupt`` is raised, not returned. ``top_up`` raises the job's reservation; see :meth:`Worker.run`.
     """
     try:
         return UnitFinished(job, worker.run(job, top_up))
@@ -200,7 +201,7 @@ def run_job(worker: Worker, job: Job, top_up: TopUp) -> UnitFinished:
 
 
 class LoadedWorkflow(Protocol):
-    """What the function of a :class:`WorkflowSource` returns."""
+    """The workflow, its models and their backends, as the function that a :class:`WorkflowSource` names returns them."""
 
     @property
     def workflow(self) -> Workflow:

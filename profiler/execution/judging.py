@@ -52,14 +52,15 @@ class Judging:
         known: Mapping[str, bool],
         budget: UnitBudget | None,
     ) -> Judgement:
-        """Return the judgement of an answer. Calls the judge's model, which spends money, unless the same question is in
-        ``known``.
+        """Return the judgement of an answer.
+
+        Calls the judge's model, which spends money, unless the same question is in ``known``.
 
         Args:
             request: the request.
             given: the graph's inputs.
-            state: the state's own keys after the answer.
-            known: the verdicts on the request's answers so far, by the digest of the question.
+            state: the workflow state after the answer, without the key that VineLM adds to it.
+            known: the verdicts on the request's answers so far, by the digest of the question to the judge.
             budget: authorizes each call; None allows every call.
 
         Raises:
@@ -220,7 +221,7 @@ UNIT_JUDGE: ContextVar[JudgedUnit | None] = ContextVar("vinelm_unit_judge", defa
 
 @contextmanager
 def judged(unit: JudgedUnit) -> Iterator[JudgedUnit]:
-    """Let ``unit`` judge, inside the block, the answers that need a judge; outside of it such answers get no score."""
+    """Inside the block, let ``unit`` score the answers that need a judge. Outside of the block such answers get no score."""
     token = UNIT_JUDGE.set(unit)
     try:
         yield unit

@@ -53,7 +53,7 @@ class PriceBound:
         return twin
 
     def add(self, observation: Observation) -> None:
-        """Update the bound with one result."""
+        """Update the bound with the tokens, calls and cost of one result."""
         stage, calls = observation.stage, max(observation.calls, 1)
         if observation.tokens_in is not None:  # the sum over calls, which bounds each call's prompt
             self._prompt[stage] = max(self._prompt.get(stage, 0), observation.tokens_in)
@@ -77,7 +77,7 @@ class PriceBound:
 
 @dataclass(slots=True)
 class Reservation:
-    """A job's reservation: the number of its ledger entry, and the maximum dollars and model calls that are reserved."""
+    """A job's reservation: the number of its ledger entry, and the dollars and model calls that are reserved as its maximum."""
 
     entry: int
     upper_usd: float
@@ -141,7 +141,7 @@ class Ledger:
 
         Args:
             request_id: the job's request.
-            prefix: the job's prefix.
+            prefix: the models of the job's path, up to the one that it calls.
             upper_usd: its maximum cost in dollars.
             upper_calls: its maximum number of model calls.
             is_batched: whether all its calls go through batch APIs. A reservation that an interrupted run left for the job is
@@ -187,7 +187,7 @@ class Ledger:
             return True
 
     def lower(self, reservation: Reservation, upper_usd: float) -> None:
-        """Lower a reservation, durably, once the job's call prices are known; see :meth:`top_up`."""
+        """Lower a job's reservation to ``upper_usd`` dollars, durably, once the prices of its calls are known."""
         with self._lock, self._locked():
             self._store.raise_reservation(reservation.entry, upper_usd)
             self._reserve(upper_usd - reservation.upper_usd)

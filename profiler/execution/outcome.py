@@ -87,8 +87,8 @@ def scored(workflow: Workflow, request: Request, values: dict[str, Any] | None, 
     Args:
         workflow: its ``score`` is called, or its judge, which may spend money.
         request: the request.
-        values: the state's own keys; None if the state after the stage is not available, because other stages of its superstep
-            have not run yet.
+        values: the workflow state, without the key that VineLM adds to it. None if the state after the stage is not available,
+            because other stages of its superstep have not run yet.
         stage: the last stage that ran. If it cannot answer, the score is False.
     """
     if not stage.answerable:
@@ -123,8 +123,8 @@ def with_shown(
     Args:
         row: the result of an invocation that succeeded.
         signals: the workflow's declared signals.
-        values: the state's own keys; None if the state is not available, because other stages of the superstep have not run
-            yet. The result then gets a signal only if the signal is ``"status"``, and no answer.
+        values: the workflow state, without the key that VineLM adds to it; None if it is not available, because other stages of
+            the superstep have not run yet. The result then gets a signal only if the signal is ``"status"``, and no answer.
         stage: the invocation's stage. If it cannot answer, the keys of the answer may be missing from the state.
         answer: the answer to compare with the current setup's, instead of the answer that the signals extract.
 
@@ -163,7 +163,7 @@ BEYOND_TURNS = "is a turn more than its loop's times="
 
 
 def stages_in(values: Any) -> tuple[str, ...]:
-    """Return the stages that have run so far, in order, as VineLM has recorded them in ``values``, the graph's state."""
+    """Return the stages that have run so far, in order, which VineLM records in the graph's state ``values``."""
     path = (values or {}).get(PATH_KEY) if isinstance(values, Mapping) else getattr(values, PATH_KEY, None)
     return () if not path else tuple(entry["stage"] for entry in path["path"])
 
@@ -202,11 +202,11 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
 
 
 def cut_off(template: Template, stages: Sequence[str], reached: Iterable[str]) -> str | None:
-    """Return a line that reports that the graph continues beyond the template's end; otherwise None.
+    """Return a line that reports that the graph continues although the template has ended; None if it does not.
 
     Args:
         template: the workflow's template.
-        stages: the stages that have run, the job's own last.
+        stages: the stages that have run; the last is the stage of the job.
         reached: the stages that the graph is about to run; none if it has ended.
     """
     names = template.rule.by_itself(list(dict.fromkeys(reached)))

@@ -62,7 +62,7 @@ class StateSerializer(JsonPlusSerializer):
 
 
 def _look(content: bytes, wrong: list[object]) -> Any:
-    """Return serialized data as plain values, without creating the objects that the data describe.
+    """Return the data serialized in ``content`` as plain values, without creating the objects that they describe.
 
     Appends the name of every type that :func:`_is_data` rejects to ``wrong``.
     """
@@ -84,7 +84,7 @@ _ABSENT: Any = object()
 
 
 def _is_data(module: Any, name: Any) -> bool:
-    """Return whether a name is that of a data type, in a package that this process has already imported.
+    """Return whether ``name`` is a data type in the package ``module``, which this process has already imported.
 
     Also True if the package has no such name: the values of a local or deleted type are restored without the type.
     """

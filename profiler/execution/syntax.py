@@ -19,10 +19,10 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
 def tree_of(target: FunctionType | type) -> Any:
-    """Return the syntax tree of a function or class as nested lists, without layout, comments and docstrings.
+    """Return a list with the syntax tree of a function or class, as nested lists; None without source code.
 
-    The result is a list with this tree; None if there is no source. Lambdas that begin on the same line cannot be
-    distinguished, so the list has the trees of all of them.
+    Layout, comments and docstrings are left out. Lambdas that begin on the same line cannot be distinguished, so the list then
+    has the trees of all of them.
     """
     inner = inspect.unwrap(target) if isinstance(target, FunctionType) else target
     target = inner if isinstance(inner, (FunctionType, type)) else target
@@ -35,7 +35,7 @@ def tree_of(target: FunctionType | type) -> Any:
 
 
 def _found(target: FunctionType | type, text: str) -> Iterator[ast.AST]:
-    """Yield the definitions in a file that match the target."""
+    """Yield the definitions in a file's source ``text`` that match the function or class ``target``."""
     if isinstance(target, FunctionType):
         code = target.__code__
         yield from (
@@ -61,7 +61,7 @@ def _alone(target: FunctionType | type) -> Iterator[ast.AST]:
 
 @lru_cache(maxsize=64)
 def _definitions(text: str) -> tuple[tuple[str, _Definition], ...]:
-    """Return every definition of a file, with its qualified name; empty if the file does not parse."""
+    """Return the definitions in a file's source ``text`` with their qualified names; empty if the text cannot be parsed."""
 
     def inside(node: ast.AST, path: str) -> Iterator[tuple[str, _Definition]]:
         for child in ast.iter_child_nodes(node):

@@ -53,9 +53,9 @@ class NeedsReplayError(WorkflowError):
 class UnitRunner:
     """Runs jobs of one workflow in this process. The graph is built once; each job has a separate LangGraph thread.
 
-    Under the oracle stop rule, the request continues after an answer that passed the workflow's own check. Under the workflow's
-    stop rule, a job after a passed answer resumes where the workflow stopped. Calls the models, which spends money. May be
-    shared by threads as far as the workflow's own code allows.
+    Under the oracle stop rule only a right answer ends a request, so a request continues after a wrong answer that passed the
+    workflow's own check. Under the workflow's stop rule, a job that follows a passed answer resumes where the workflow stopped.
+    Calls the models, which spends money. May be shared by threads as far as the workflow's own code allows.
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
@@ -101,7 +101,7 @@ class UnitRunner:
         return stage in self._nodes
 
     def values_after(self, checkpoint: bytes | None) -> dict[str, Any]:
-        """Return the state's own keys from a job's checkpoint; empty without a checkpoint."""
+        """Return the workflow state in a checkpoint, without the key that VineLM adds to it; empty without a checkpoint."""
         if checkpoint is None:
             return {}
         thread_id = f"u{next(self._threads)}"
@@ -226,7 +226,7 @@ class UnitRunner:
     def _refuse_oracle(self) -> None:
         """Raise :class:`WorkflowError` if the template has the oracle stop rule and the stage after the graph's end is unknown.
 
-        Under that rule a run continues past the graph's own end.
+        Under that rule only a right answer ends a request, so a run continues past the graph's own end.
         """
         if not self.template.knows_past_ends:
             self.template.rule.require_served(
@@ -367,9 +367,9 @@ def _first_boundaries(template: Template, opening: Collection[str], boundaries: 
 
 
 def _only_ending(ends: Collection[str], holders: Collection[str]) -> str | None:
-    """Return the single node to which the routes of a loop lead at its end; None if there are several.
+    """Return the node to which all routes of a loop lead at its end; None if there are several.
 
-    Also None if it is the graph's END or runs a stage.
+    Also None if this node is END or runs a stage.
 
     Args:
         ends: the nodes to which the routes lead; empty means END.
@@ -384,7 +384,7 @@ def _config(thread_id: str) -> RunnableConfig:
 
 
 def _values(state: Any) -> dict[str, Any]:
-    """Return the state's own keys, as they are read from a checkpoint."""
+    """Return the workflow state as read from a checkpoint, without the key under which VineLM records the path."""
     values = state if isinstance(state, Mapping) else vars(state)
     return {key: value for key, value in values.items() if key != PATH_KEY}
 
@@ -457,7 +457,10 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
 
 
 def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -> UnitOutcome:
-    """Run the job's invocation from the checkpoint ``state`` and return its outcome, with hashes of its prompts if wanted."""
+    """Run the job's invocation from the checkpoint ``state`` and return its outcome.
+
+    The outcome has hashes of the prompts if the job has a key for them.
+    """
     run = partial(units.run, job.request, job.prefix, state, budget, job.stages, passed=job.passed)
     if not job.prompt_key:
         return _judged(units, job, budget, run)
@@ -471,7 +474,7 @@ def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -
 
 
 def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], UnitOutcome]) -> UnitOutcome:
-    """Run the job with the workflow's judge, if any. The judge's cost is booked, but is in no column of the result."""
+    """Run the job with the workflow's judge, if any. The judge's cost is booked, but is not part of the result's cost."""
     if units.judging is None or job.judged is None:
         return run()
     with judged(JudgedUnit(units.judging, job.judged, budget)) as unit:
@@ -482,7 +485,7 @@ def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], Un
 
 
 class LocalWorker:
-    """Runs jobs in this process; the :class:`~vinelm.profiler.execution.job.Worker` of ``thread`` and ``inline``."""
+    """Runs jobs in the calling process, on the calling thread; used for ``isolation="thread"`` and ``"inline"``."""
 
     def __init__(self, units: RunsUnits) -> None:
         self._units = units
@@ -492,7 +495,7 @@ class LocalWorker:
         return run_unit(self._units, job, UnitBudget(job.upper_usd, top_up))
 
     def close(self) -> None:
-        """Do nothing: threads finish their jobs."""
+        """Do nothing, because threads finish their jobs by themselves."""
 
 
 _WAITS, _ENDED, _FINAL, _PASSED = b"w", b"e", b"f", b"p"

@@ -28,7 +28,7 @@ UNIT_BUDGET: ContextVar[UnitBudget | None] = ContextVar("vinelm_unit_budget", de
 
 
 class ReplayedCalls(Protocol):
-    """Answers the calls of a replayed job; see :mod:`vinelm.profiler.execution.replayed`."""
+    """The interface by which a replayed job answers its model calls; see :mod:`vinelm.profiler.execution.replayed`."""
 
     def chat_model(self, call: CallContext, make: Callable[[], BaseChatModel]) -> BaseChatModel:
         """Return the chat model of one invocation; ``make`` returns the real model."""
@@ -114,7 +114,7 @@ class UnitAdapter(VineInterface):
 
 
 def _refuse(context: RunContext) -> None:
-    """Raise for a model call outside of a job, because it could not be charged to any job; ``context`` is ignored."""
+    """Raise, because a model call outside of a job cannot be charged to any job; ``context`` is ignored."""
     raise WorkflowError(
         "a model was asked for outside of the profiled run (in a graph or thread of the application's own): "
         "its calls would be in no row, so make them in a node of the workflow's graph"

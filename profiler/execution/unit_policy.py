@@ -19,7 +19,7 @@ from vinelm.template import Template
 
 
 class UnitPolicy(ForcedPolicy):
-    """Makes the job use the last model of ``prefix``, and makes its :class:`~vinelm.rows.observation.Observation`."""
+    """Makes a job use the last of the models in ``prefix``, and collects what the job's result (an ``Observation``) needs."""
 
     def __init__(
         self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request, stages: Sequence[str] = ()

@@ -25,8 +25,9 @@ _POLL_S = 1.0  # how often the clock of a unit that waits for the parent is chec
 
 
 class Child:
-    """A job in a separate process. Time that the process waits for the parent (for a reservation or a rate limit) does not
-    count as run time.
+    """A job in a separate process.
+
+    Time that the process waits for the parent (for a reservation or a rate limit) does not count towards the job's timeout.
 
     Attributes:
         cost_usd: cost of the calls that the process has reported, in dollars.
@@ -68,12 +69,12 @@ class Child:
 
     @property
     def ran_s(self) -> float:
-        """Seconds since the start, without time spent waiting for the parent."""
+        """Seconds since the job's start, without the time that it waited for the parent."""
         with self._lock:
             return (self._waits_since if self._waits else time.monotonic()) - self._started - self._waited_s
 
     def exited(self, code: int) -> None:
-        """Record the exit and wake the reading thread, even if a grandchild process keeps the channel open."""
+        """Record the exit code and wake the thread that reads from the process, even if a grandchild keeps the channel open."""
         self.code = code
         self.has_exited.set()
         with suppress(OSError):
@@ -161,7 +162,7 @@ def error_of(message: Mapping[str, Any]) -> Exception:
 
 
 def describe_exit(code: int | None) -> str:
-    """Describe an exit code in words."""
+    """Return a text for a person that describes a process's exit code, such as the signal that killed the process."""
     if code is None:
         return "the process ended in an unknown way"
     if code >= 0:

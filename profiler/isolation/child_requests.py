@@ -19,7 +19,9 @@ _LONGEST = 8192  # bytes of a request, which may contain a model's name and the 
 
 
 class ChildRequests:
-    """The parent's side; children inherit the socket ``theirs``. Each open request has a daemon thread.
+    """The parent's side of the requests. Children inherit ``theirs``, the other end of the parent's socket.
+
+    Each open request has a daemon thread in the parent.
 
     Args:
         answer: called with a request's socket and the request; must close the socket.

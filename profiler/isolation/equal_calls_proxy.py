@@ -67,16 +67,19 @@ class ProxiedEqualCalls(EqualCalls):
         self._led: dict[str, socket.socket] = {}
 
     def is_recorded(self, digest: str) -> bool:
-        """Return whether a call is among the recorded calls. The parent process decides, and counts the call if it is."""
+        """Ask the parent whether the call with this digest has a recorded answer, and return its reply.
+
+        The parent also counts the calls that have one.
+        """
         with requested(self._theirs, {"digest": digest}) as channel:
             answer = receive(channel)
         return answer is not None and bool(answer[0]["is_recorded"])
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
-        """Return a future of the parent's stored answer to a call; None if the parent has no answer; see
-        :meth:`EqualCalls.ask`.
+        """Ask the parent for its stored answer to the call with this digest; return a future of the answer.
 
-        If the result is None and ``leads`` is true, the caller must make the call and then :meth:`end` it.
+        The answer is None if the parent has none. If ``leads`` is true, the caller must then make the call on behalf of all
+        equal calls, and :meth:`end` it. See :meth:`EqualCalls.ask`.
         """
         future: Future[str | None] = Future()
         channel = requested(self._theirs, {"unit": self._unit, "digest": digest, "leads": leads})

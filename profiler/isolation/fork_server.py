@@ -59,9 +59,10 @@ def main(descriptor: int, limits: int, equal: int | None = None) -> None:
 
 
 def preload(backends: Iterable[Backend]) -> None:
-    """Run a trivial graph, and do each backend's setup of its first call once, before jobs are forked. Calls no model.
+    """Run a trivial graph, and let each backend do the setup of its first call, so that no forked job repeats it.
 
-    Tracing is off meanwhile: a tracer would start threads, which do not survive a fork, and would report this run as a request.
+    Calls no model. Tracing is off meanwhile: a tracer would start threads, which do not survive a fork, and would report this
+    run as a request.
     """
     from langsmith import tracing_context
 

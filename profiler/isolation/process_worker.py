@@ -118,9 +118,9 @@ class ProcessWorker:
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """Run one job in a new process to its end and return its outcome.
 
-        A job whose process was killed from outside (by a person, or by the kernel for lack of memory) runs once more before it
-        gets a failed result. The cause may be neither workflow nor model. The returned cost includes what the calls of the
-        killed process may have cost.
+        If the process was killed from outside (by a person, or by the kernel for lack of memory), the job runs once more. The
+        workflow and the model need not be the cause. The returned cost includes what the calls of the killed process may have
+        cost.
         """
         lost_usd, attempt = 0.0, 0
         while True:

@@ -70,7 +70,7 @@ class RateLimitProxy(ChildRequests):
 
 
 def _sleep(channel: socket.socket, seconds: float) -> None:
-    """Sleep; raise ``ConnectionError`` as soon as the other process has exited."""
+    """Sleep; raise ``ConnectionError`` as soon as the process at the other end of ``channel`` has exited."""
     channel.settimeout(seconds)
     try:
         # The child sends nothing while it waits, so if this read ends before the timeout, the child is gone.
@@ -95,8 +95,7 @@ class _ProxiedPermit:
         self.tokens = tokens
 
     def take(self, answer: bytes) -> None:
-        """Record what the parent answered when it admitted the attempt: the replica to call, and where to mark the prompt's
-        cache.
+        """Record from the parent's ``answer`` which replica to call, and where to mark the prompt for caching.
 
         Raises ``ConnectionError`` if the parent has exited.
         """
@@ -111,15 +110,14 @@ class _ProxiedPermit:
             self.channel.sendall(_BEGUN)
 
     def close(self) -> None:
-        """End the attempt."""
+        """End the attempt: report to the parent how many tokens it used."""
         with self.channel, suppress(OSError):
             if self.tokens is not None:
                 self.channel.sendall(str(self.tokens).encode())
 
 
 class ProxiedRateLimiter:
-    """The child's side of a model's :class:`vinelm.requests.protocols.RateLimiter`, for all threads and event loops of the
-    child.
+    """The child's side of a model's :class:`vinelm.requests.protocols.RateLimiter`; all threads and event loops may share it.
 
     Raises ``ConnectionError`` if the parent has exited.
     """
@@ -131,13 +129,17 @@ class ProxiedRateLimiter:
     def of(self, prompt: PromptCall) -> ProxiedRateLimiter:
         """Return a rate limiter for one attempt with this prompt.
 
-        When the parent admits the attempt, it also chooses the marks in the prompt that the provider caches.
+        When the parent admits the attempt, it also chooses where to mark the prompt, so that the provider caches it up to
+        there.
         """
         return ProxiedRateLimiter(self._theirs, self._attempt["unit"], self._attempt["model"], prompt)
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[_ProxiedPermit]:
-        """Wait until the parent admits an attempt. Only ``tokens`` is used, since the parent does the waiting."""
+        """Wait until the parent admits an attempt that may use ``tokens`` tokens, and yield the attempt's permit.
+
+        ``sleep`` and ``priority`` are ignored, since the parent does the waiting.
+        """
         permit = self._request(tokens)
         try:
             permit.take(permit.channel.recv(_LONGEST))
@@ -149,7 +151,7 @@ class ProxiedRateLimiter:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[_ProxiedPermit]:
-        """Wait like :meth:`admit`, in a coroutine."""
+        """Wait for the parent's permit and yield it, as :meth:`admit` does, but in a coroutine."""
         permit = self._request(tokens)
         try:
             permit.channel.setblocking(False)

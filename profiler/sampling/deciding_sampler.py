@@ -38,20 +38,20 @@ SWAPPED_SHARE = 0.5
 
 
 class DecidingSampler:
-    """Buys the results that are most useful for choosing a plan (:class:`~vinelm.requests.protocols.Sampler`).
+    """A sampler that buys the results that are most useful for choosing a plan (:class:`~vinelm.requests.protocols.Sampler`).
 
     It begins with a comparison (:class:`~vinelm.profiler.sampling.race.ModelRace`): all single models and the current setup
     answer the same first requests. How the remaining money is spent depends on the workflow:
 
-    - If a request is one call, it buys answers of the models for which further answers are expected to change the best mixtures
-      most per dollar (:mod:`~vinelm.profiler.sampling.mixtures`).
+    - If a request is one call, it buys answers that are expected to change the best mixtures of models most per dollar
+      (:mod:`~vinelm.profiler.sampling.mixtures`).
     - If a request is several calls, half of the money buys whole runs of the candidates, and half buys paths of
       :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`. If the workflow's own check is the only signal, no plan
       continues after a passed first answer. Then the share of the money for first answers equals the share of first answers
-      that pass, and first answers are chosen as for one call.
+      that pass. These first answers are chosen as for one call.
     - If the template declares the current setup, three quarters of the money buy whole runs of the current setup and of the
-      candidates, on the same requests, one plan after the other. If a request is several calls, half of the other paths use
-      other models than the current setup from some call on, or in the first call only.
+      candidates. They run on the same requests, one plan after the other. If a request is several calls, half of the other
+      paths use other models than the current setup from some call on, or in the first call only.
 
     Each round after the comparison spends a fifth of the money spent before that round. At the end, paths of the priced sampler
     continue until every reached call has a result.
@@ -62,8 +62,8 @@ class DecidingSampler:
         request_ids: The requests to sample from.
         seed: The seed for the order of the requests and of the priced sampler's paths.
         limits: The limits of the profile, which determine the budget of the comparison.
-        continued_share: See :class:`PricedSampler`; here it is the share of the money for that sampler's paths that such paths
-            get.
+        continued_share: The part, in [0, 1), of the money for the priced sampler's paths that goes to paths which continue
+            after an answer passed the workflow's own check.
         candidates: Returns the plans for which whole runs are bought, given the results so far; None for no plans.
         kinds: The type of each request; see :class:`PricedSampler`.
         few_rounds: Plan fewer and larger rounds, because a round takes hours (as with batches).
@@ -114,15 +114,16 @@ class DecidingSampler:
         return bool(self._racing(round_, observations))
 
     def _racing(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
-        """Return the paths of a round of the comparison, or none after it. The last list is cached, since it is requested
-        twice.
+        """Return the paths of a round of the comparison of single models; empty after the comparison.
+
+        The last list is cached, because it is requested twice.
         """
         if self._last is None or self._last[0] != round_ or self._last[1] is not observations:
             self._last = round_, observations, self._race.paths(round_, observations)
         return self._last[2]
 
     def asking(self, round_: int, request_id: str, run: Run) -> str:
-        """Describe a path of the comparison briefly by its model and the position of its request.
+        """Return a short text for a path of the comparison: its model, and the position of its request.
 
         For example, ``gpt-5-mini 12 of 30`` is the path of the 12th of 30 requests.
         """
@@ -173,9 +174,9 @@ class DecidingSampler:
     def _uses(
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> list[_Use]:
-        """Return the purposes on which a round spends ``round_usd`` dollars, with the share of each.
+        """Return the purposes on which a round spends its money, with the share of each.
 
-        ``left_usd`` is what is left of the profile's budget, in dollars.
+        ``round_usd`` is the round's budget in dollars, ``left_usd`` what is left of the profile's budget.
         """
         whole = self._whole_runs(observations, paths, prices)
         has_today = self.template.today is not None
@@ -205,7 +206,7 @@ class DecidingSampler:
 
     @property
     def _begins_alike(self) -> bool:
-        """True if every request makes its first call, and chooses its model from the same list."""
+        """True if the first call of every request is certain, and its model is chosen from the same list for every request."""
         first = self._choices[0]
         return isinstance(first, tuple) and SKIP not in first
 
@@ -213,7 +214,7 @@ class DecidingSampler:
         """Return the share of first answers, in [0, 1], that passed the workflow's own check and therefore end every plan.
 
         The share is 0 if results have signals or answer classes, since plans may then continue after a passed answer. It is
-        also 0 under another stop rule.
+        also 0 if the template's stop rule is not ``"workflow"``.
         """
         if self.template.stop != "workflow" or not self._begins_alike:
             return 0.0
@@ -249,9 +250,9 @@ class DecidingSampler:
     def _gradient(
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> Iterator[RequestPath]:
-        """Yield first answers, from the models with answers that are expected to change the best mixtures most per dollar.
+        """Yield paths that buy first answers, from the models that are expected to change the best mixtures most per dollar.
 
-        They cost about ``round_usd`` dollars, the budget of the round, and at most ``left_usd``, the dollars left of the
+        The answers cost about ``round_usd`` dollars, the budget of the round, and at most ``left_usd``, the dollars left of the
         profile's budget.
         """
         names = [name for name in self._choices[0] if isinstance(name, str)]

@@ -20,7 +20,8 @@ class ProfileLimits:
     """The limits at which a profile stops, whichever it reaches first. None means no such limit.
 
     Attributes:
-        coverage: the fraction, in (0, 1], of the estimated cost of executing every reached call once.
+        coverage: the fraction, in (0, 1], of the estimated cost of executing every reached call once. A call is reached if its
+            request has not ended before it.
         budget_usd: maximum dollars booked and reserved in the store, including earlier runs.
         budget_calls: maximum number of model calls recorded in the store, including earlier runs.
 
@@ -44,9 +45,9 @@ class ProfileLimits:
             raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
 
     def usd(self, prices: Prices, everything: float, rows: Sequence[Observation]) -> float:
-        """Return the total cost up to which a profile may run: the smallest of its limits.
+        """Return the total cost at which a profile stops, according to the smallest of its limits.
 
-        The unit is dollars; if every model is free, it is calls.
+        The unit is dollars; if every model is free, the number of calls.
 
         Args:
             prices: The prices estimated from ``rows``.

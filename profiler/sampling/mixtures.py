@@ -35,7 +35,7 @@ class Mixtures:
         self._budgets = np.geomspace(self.usd.min(), self.usd.max(), BUDGETS)
 
     def value(self, accuracy: FloatArray) -> FloatArray:
-        """Return the accuracy of the best mixture of two models, as the mean over several budgets per request.
+        """Return the accuracy of the best mixture of two models, averaged over several budgets per request.
 
         The budgets lie between the prices of the cheapest and of the most expensive model.
 
@@ -117,7 +117,7 @@ class Gains:
 
 
 def purchases(gains: Gains, usd: Sequence[float], open_: Sequence[int], round_usd: float, left_usd: float) -> list[int]:
-    """Return the index of the model for each answer to buy, best gain per dollar first, until the round's budget is spent.
+    """Return, for each answer to buy, the index of the model: best gain per dollar first, until the round's budget is spent.
 
     Args:
         gains: The expected gains.

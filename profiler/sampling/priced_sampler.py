@@ -42,17 +42,17 @@ PILOT = 2
 
 
 class PricedSampler:
-    """Calls each model in proportion to price ** -alpha (:class:`~vinelm.requests.protocols.Sampler`).
+    """A sampler that calls each model in proportion to price ** -alpha (:class:`~vinelm.requests.protocols.Sampler`).
 
-    The requests have one random order, in which every model answers them: a request that an expensive model answered was
-    answered by the cheaper models too, so their answers can be compared. Once a model has answered every request, its paths
-    continue after first answers that did not end the request, and its weight is multiplied by the share of requests that
+    The requests have one random order, in which every model answers them. So a request that an expensive model has answered was
+    answered by the cheaper models too, and their answers can be compared. Once a model has answered every request, its paths
+    continue after first answers that did not end the request. Its weight is then multiplied by the share of requests that
     continue. After the first answer, the model of each call is drawn at random.
 
     A draw considers the models that were drawn less often than their weights require, in proportion to each deficit, so that
     frequencies always stay close to the weights. Each path has at least one call without a result.
 
-    A model's price is the mean cost of its results in earlier rounds, tools included; a model without results has its list
+    A model's price is the mean cost of its results in earlier rounds, tools included. A model without results has its list
     price, scaled as in the results of other models. Round 0 has two paths per model, each later round as many paths as there
     are results, so that a run may end at any budget.
 
@@ -67,7 +67,8 @@ class PricedSampler:
         seed: Seed of the random choices.
         alpha: Exponent of the price, >= 0; with 0, all models are called equally often.
         continued_share: Share of the paths, in [0, 1), that continue by one call after an answer that the workflow's own
-            check passed. Has no effect under the oracle stop rule, or if the template branches.
+            check passed. Has no effect under the oracle stop rule (only a right answer ends a request), or if the template
+            branches.
         kinds: The type of each request. The order then begins with some requests of each type that is frequent enough for an
             estimate. None does not distinguish types.
 
@@ -111,7 +112,7 @@ class PricedSampler:
             yield path
 
     def round_paths(self, round_: int, observations: Sequence[Observation]) -> RoundPaths:
-        """Return the generator of a round's paths."""
+        """Return an object that generates the paths of a round one by one."""
         order = shuffled(self.request_ids, self.seed)
         rng = random.Random(f"priced:{self.seed}:{round_}")
         weights = price_weights(prices_usd(self.template, self.catalog, observations), self.alpha)
@@ -127,11 +128,11 @@ def shuffled(request_ids: Sequence[str], seed: int) -> list[str]:
 
 
 def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]:
-    """Return the order changed to begin with :data:`OF_EACH_KIND` requests of each type, alternating between types.
+    """Return the requests in an order that begins with :data:`OF_EACH_KIND` requests of each type, alternating between types.
 
     Args:
         order: The requests.
-        kinds: The type of each request; types too rare for an estimate count as one type. If empty, the order stays.
+        kinds: The type of each request; types too rare for an estimate count as one type. If empty, ``order`` is returned.
     """
     learnt = learnt_kinds(kinds[name] for name in order if name in kinds)
     of_kind: dict[str, list[str]] = {kind: [] for kind in learnt}
@@ -233,16 +234,15 @@ class OpenCells:
             self.n_going_on[prefix[0]] -= 1
 
     def not_continued(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models of the next call that have no result yet, for a call ``prefix`` in :attr:`continuable`."""
+        """Return the models with which the request has not continued yet after the call ``prefix`` in :attr:`continuable`."""
         stage = self._template.stage_after(len(prefix))
         models = () if stage is None else stage.models or ()
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
     def of_today(self, request: str) -> Iterator[Cell]:
-        """Yield the executed calls in which the current setup's models ran from the start, and after which an open call can
-        follow.
+        """Yield the (request id, models) of the current setup's calls after which a call without a result can follow.
 
-        Each is given as (request id, models).
+        All calls of the request up to that point were made with the current setup's models.
         """
         today = self._template.today or {}
         prefix: Prefix = ()
@@ -261,8 +261,9 @@ class OpenCells:
         return passed and row.failure is None and row.depth < self._template.depth
 
     def _allowed(self, cell: Cell) -> tuple[str, ...]:
-        """Return the models that the next call may use, after the call ``cell`` with a result; empty if the request ends
-        there.
+        """Return the models that the request's next call may use after the call ``cell``, which has a result.
+
+        Empty if the request ends there.
         """
         row, template = self._rows[cell], self._template
         if row.ended(template.stop):
@@ -290,9 +291,9 @@ class _Draws:
         self._counts: Counter[str] = Counter()
 
     def draw(self, weights: Mapping[str, float]) -> _Drawn:
-        """Draw a model; return it with the probability with which it was drawn.
+        """Draw a model, and return it with the probability of this draw.
 
-        The probability is proportional to how far the model is below its share of all draws, which ``weights`` determine.
+        The probability is proportional to how far the model is below its share of all draws. ``weights`` determine the shares.
         """
         n, total = 1 + sum(self._counts[name] for name in weights), sum(weights.values())
         lacks = {name: max(n * weight / total - self._counts[name], 0.0) for name, weight in weights.items()}
@@ -302,7 +303,7 @@ class _Draws:
 
 
 class RoundPaths:
-    """The paths of one round.
+    """Generates the paths of one round of a sampler, one by one.
 
     Args:
         template: A template bound to models.
@@ -329,7 +330,7 @@ class RoundPaths:
         rng.shuffle(self._to_continue)
 
     def next(self) -> RequestPath | None:
-        """Return the next path, whose first open call is claimed; None if all reached calls are executed or claimed."""
+        """Return the next path, and claim its first open call; None if no call that a request reaches is open."""
         weights = {}
         for name in self._first:
             share = 1.0 if self._unanswered(name) is not None else self._cells.n_going_on[name] / len(self._order)
@@ -362,13 +363,13 @@ class RoundPaths:
         return sum(self._cells.is_new(request, (model,)) for request in self._order)
 
     def claim_first(self, path: RequestPath) -> None:
-        """Claim the first call of a path if one model is certain for it and the call is open; otherwise do nothing."""
+        """Claim the first call of a path if its model is certain and the call is open; otherwise do nothing."""
         first = path.path[0]
         if isinstance(first, str) and self._cells.is_new(path.request_id, (first,)):
             self._cells.claim(path.request_id, (first,))
 
     def continued(self) -> RequestPath | None:
-        """Return a path with a further call after a result that passed the check; None if none is left."""
+        """Return a path with a further call after a result that passed the workflow's own check; None if none is left."""
         while self._to_continue:
             request, prefix = self._to_continue.pop()
             models = self._cells.not_continued(request, prefix)
@@ -378,10 +379,10 @@ class RoundPaths:
         return None
 
     def swapped(self) -> RequestPath | None:
-        """Return a path on which some calls use other models than the current setup; None if none is left.
+        """Return a path on which some calls use other models than the current setup does; None if none is left.
 
         Most paths begin with calls that the current setup's models have answered, so that only the later calls cost money. The
-        models after the changed call are drawn. Some paths differ in the first model only.
+        models after the changed call are drawn at random. Some paths differ in the first model only.
         """
         self._n_swapped += 1
         found = self._other_first() if self._n_swapped % FIRST_SWAPPED == 0 else None
@@ -412,7 +413,7 @@ class RoundPaths:
         return RequestPath(request, (model, *others), probability=chance)
 
     def _unanswered(self, model: str) -> str | None:
-        """Return the first request, in order, without a first answer by the model."""
+        """Return the first request, in order, that the model has not given a first answer; None if there is none."""
         at = self._at[model]
         while at.next < len(self._order):
             request = self._order[at.next]
@@ -422,7 +423,7 @@ class RoundPaths:
         return None
 
     def _going_on(self, model: str) -> str:
-        """Return the next request that has an open call after the model's first answer. There must be one.
+        """Return the next request that has an open call after the model's first answer. At least one must exist.
 
         The requests take turns: the search begins after the request that was returned last.
         """
@@ -434,9 +435,9 @@ class RoundPaths:
                 return request
 
     def _completed(self, request: str, prefix: tuple[str, ...], chance: float | None) -> RequestPath:
-        """Return a path that begins with the prefix, with a drawn model for each possible later call.
+        """Return a path that begins with ``prefix`` and has a drawn model for each possible later call.
 
-        ``chance`` is the probability with which the prefix was drawn; None if unknown.
+        ``chance`` is the probability with which ``prefix`` was drawn; None if unknown.
         """
         path: list[Choice] = [*prefix]
         probability: float | None = chance
@@ -463,10 +464,10 @@ class RoundPaths:
 
 
 class _FirstAnswer:
-    """The positions of one model in the order of the requests.
+    """Two positions in the order of the requests, for one first model.
 
-    ``next`` is that of the first request that the model may not have answered. ``turn`` counts up, and chooses the request
-    whose later call comes next.
+    ``next`` is the position of the first request that the model may not have answered. ``turn`` is a counter that determines
+    which request gets its next later call.
     """
 
     def __init__(self, turn: int) -> None:

@@ -32,8 +32,9 @@ class Prices:
 
     @classmethod
     def of(cls, template: Template, catalog: Catalog | None, rows: Sequence[Observation]) -> Prices:
-        """Return prices estimated from the results ``rows``; a model without results has its list price, scaled as in the
-        results of other models.
+        """Return prices estimated from the results ``rows``.
+
+        A model without results has its list price, scaled as in the results of other models.
         """
         usd = prices_usd(template, catalog, rows)
         is_free = not any(price > 0.0 for price in usd.values())
@@ -54,7 +55,8 @@ class Prices:
         It is assumed that the request continues after these calls.
 
         Args:
-            path: The models of the whole path. For a call with a model for each possible stage, the mean of their costs counts.
+            path: The model of each call of the path. If a call has a model for each possible stage, the mean of their costs
+                counts.
             n_paid: The number of the path's calls that have results.
             goes_on: Whether the path continues after an answer that passed the workflow's own check.
         """

@@ -40,7 +40,10 @@ Choices = Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]]
 
 
 class Racer(NamedTuple):
-    """A single model, or the current setup, that takes part in the comparison, with the models of its whole run."""
+    """A participant of the comparison: a single model, or the current setup (``is_current``).
+
+    ``run`` has the model of each call of a whole run.
+    """
 
     name: str
     run: Run
@@ -97,8 +100,8 @@ class ModelRace:
     def paths(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
         """Return the paths of a round of the comparison; empty once the comparison is over.
 
-        Plans the earlier rounds again, each from the results known then, so that results bought after the comparison do not
-        change the plan.
+        The earlier rounds are planned again, each from the results known then, so that results bought after the comparison
+        change nothing.
 
         Args:
             round_: The number of the round, from 0.
@@ -115,7 +118,7 @@ class ModelRace:
         return self._next(round_, known)
 
     def asking(self, round_: int, request_id: str, run: Run) -> str:
-        """Describe a path of a round briefly by its model and the position of its request.
+        """Return a short text for a path of a round: its model, and the position of its request.
 
         For example, ``gpt-5-mini 12 of 30`` is the path of the 12th of 30 requests.
         """
@@ -175,7 +178,7 @@ class ModelRace:
         return max(usd, min(least, SHARE * without.usd(prices, prices.everything(self.choices, len(self.order)), rows)))
 
     def _kept_for_today(self, known: Rows, prices: Prices) -> float:
-        """Return the dollars reserved to finish the current setup's runs before the coverage limit ends the profile.
+        """Return the dollars kept back to finish the current setup's runs before the coverage limit ends the profile.
 
         The result is 0 if the current setup is unknown, if there is no coverage limit, or if there is a budget in dollars.
         """

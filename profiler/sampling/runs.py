@@ -17,8 +17,9 @@ Run = tuple[Choice, ...]
 
 
 def distinct(paths: Iterable[Run]) -> tuple[Run, ...]:
-    """Return the paths without duplicates, in order. Paths that cannot be hashed (a call with a model for each stage) are
-    allowed.
+    """Return the paths without duplicates, in order.
+
+    A path need not be hashable: a call may have a dictionary with a model for each stage.
     """
     found: list[Run] = []
     for path in paths:
@@ -28,7 +29,7 @@ def distinct(paths: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def whole_path(template: Template, models: Mapping[str, str]) -> Run:
-    """Return the path in which each stage uses its model, up to the template's last call."""
+    """Return the path in which each stage uses its model in ``models``, up to the template's last call."""
     return tuple(_choice(stages, models) for stages in template.flow.stages_at)
 
 

@@ -18,7 +18,7 @@ from vinelm.template import Template
 
 
 class CascadeSampler:
-    """Draws a random request, and a random model at each depth (VineLM paper §4.2 and appendix A).
+    """A sampler that draws a random request, and a random model for each call (VineLM paper §4.2 and appendix A).
 
     Requests and paths are drawn uniformly with replacement, in one endless round. If several next stages are possible, one draw
     decides the model of each of them, so that the model of the actual stage is uniformly distributed.
@@ -39,7 +39,10 @@ class CascadeSampler:
 
 
 class ExhaustiveSampler:
-    """Runs every request on every path, request by request and depth first, so that few checkpoints are stored at a time."""
+    """A sampler that runs every request on every path, one request after the other, depth first.
+
+    This order keeps the number of stored checkpoints small.
+    """
 
     def __init__(self, template: Template, request_ids: Sequence[str], seed: int = 0) -> None:
         self.template = template
@@ -64,9 +67,9 @@ class ExhaustiveSampler:
 
 
 def _drawn(models: Models | Mapping[str, Models], share: float) -> Choice:
-    """Return the model at the position ``share``, a fraction in [0, 1), of a list of models.
+    """Return the model at the relative position ``share``, a fraction in [0, 1), of a list of models.
 
-    If ``models`` has one list for each possible stage, return such a model by stage name.
+    If ``models`` has a list for each possible stage, return a model for each stage, by stage name.
     """
     if isinstance(models, tuple):
         return models[int(share * len(models))]
@@ -90,7 +93,7 @@ def make_sampler(
     kinds: Mapping[str, str] | None = None,
     few_rounds: bool = False,
 ) -> Sampler:
-    """Return the sampler of that name over a bound template.
+    """Return the sampler with the given name, for a bound template.
 
     Args:
         name: One of :data:`SAMPLERS`.

@@ -58,7 +58,7 @@ class SingleModels:
     Attributes:
         models: The models.
         spent_usd: The cost of the results so far, in dollars.
-        counted: What is counted as a good answer, in a word or two.
+        counted: The word for a good answer in messages, such as ``right``.
     """
 
     models: tuple[SingleModel, ...]
@@ -81,7 +81,7 @@ class SingleModels:
 
     @property
     def cheapest_good(self) -> SingleModel | None:
-        """The cheapest model whose accuracy is at most :data:`NEAR` below that of the strongest; None without one.
+        """The cheapest model whose accuracy is at most :data:`NEAR` below that of the strongest model; None if there is none.
 
         Only models with at least :data:`LEAST_REQUESTS` requests count.
         """
@@ -94,7 +94,7 @@ class SingleModels:
 
     @property
     def without_rows(self) -> tuple[SingleModel, ...]:
-        """The models without any run, since one run would have cost more than was left for the comparison."""
+        """The models that were not run at all, because one run would have cost more than was left for the comparison."""
         return tuple(one for one in self.models if not one.requests)
 
     def lines(self) -> Iterator[str]:
@@ -126,7 +126,7 @@ class SingleModels:
 
 
 def beta_interval(right: float, requests: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval that contains an accuracy with probability ``level``; (0, 1) without requests.
+    """Return the (lower, upper) bounds that contain an accuracy with probability ``level``; (0, 1) without requests.
 
     It is the central interval with Jeffreys' prior. ``right`` is the number of right answers, or the sum of scores, in
     ``requests`` requests.
@@ -143,7 +143,7 @@ def without_losers(models: Sequence[SingleModel]) -> list[SingleModel]:
     """Return the models that are not clearly worse than a cheaper model. The current setup always stays.
 
     Args:
-        models: Cheapest first.
+        models: The models, cheapest first.
     """
     kept: list[SingleModel] = []
     best_low = 0.0
@@ -158,7 +158,7 @@ def without_losers(models: Sequence[SingleModel]) -> list[SingleModel]:
 def is_apart(models: Sequence[SingleModel]) -> bool:
     """Return whether the accuracy interval of one model lies above the intervals of all other models with results.
 
-    False if fewer than two of several models have results.
+    If there are several models, but fewer than two of them have results, the result is False.
     """
     known = [one for one in models if one.requests]
     if len(known) < 2:

@@ -49,8 +49,9 @@ class Admission:
         return []
 
     def answer(self) -> None:
-        """Send the answers to decided top-up requests. Called once the grants are durable, since the model calls follow at
-        once.
+        """Send the answers to the decided top-up requests.
+
+        Called once the raised reservations are durable, because the jobs make their model calls as soon as they get the answer.
         """
         for request, is_granted in self.decided:
             request.answer(is_granted)
@@ -65,7 +66,7 @@ class Admission:
 
 
 class _Scan:
-    """Finds the jobs to start by one pass over the paths in progress, in order.
+    """Finds the jobs to start by going once through the paths in progress, in order.
 
     At most ``free`` jobs are found, the number of idle workers.
     """
@@ -151,7 +152,7 @@ class _Scan:
         return self._may_reach_target
 
     def _answer(self, cell: Cell) -> None:
-        """Decide a top-up request if the answer is certain; otherwise leave it until earlier jobs are booked."""
+        """Decide the top-up request of the call ``cell`` if earlier jobs cannot change the decision; otherwise do nothing."""
         request = self._waiting.pop(cell)
         extra_usd = max(request.upper_usd - self._state.running[cell].upper_usd, 0.0)
         # Neither granted nor refused yet: once earlier units settle below their bounds there may be room.
@@ -178,7 +179,7 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Count the path's results that are not committed yet, with their known outcomes and costs.
+        """Count the results of a path that are not committed yet, with their known outcomes and costs.
 
         They count among the calls that may end the run.
         """
@@ -202,7 +203,7 @@ class _Scan:
                 return
 
     def _pass_remaining(self, path: ActivePath, first: int) -> None:
-        """Count the path's calls without a result, from call number ``first`` on, at their maximum cost.
+        """Count the calls of a path that have no result, from call number ``first`` on, at their maximum cost.
 
         They count towards the cost of earlier calls, and among the calls that may end the run.
         """
@@ -239,9 +240,9 @@ class _Scan:
 
 
 class PossiblyBroken:
-    """Tracks whether calls without a result could still end the run, because a stage is broken or no answer is right.
+    """Tracks whether calls without a result may still end the run because a stage is broken or no answer is right.
 
-    If they could (``may_stop``), a sequential run might end before the calls that come later.
+    If they may (``may_stop``), a sequential run might end before the calls that come later.
     """
 
     def __init__(self, first_rows: FirstRows, answers: AnswersOfToday) -> None:
@@ -267,11 +268,11 @@ class PossiblyBroken:
 
 
 class CoverageUpperBound:
-    """An upper bound on the coverage, for all possible outcomes of calls that are running or may be executed earlier.
+    """An upper bound on the coverage, whatever the outcomes of the calls that are running or may be executed earlier.
 
     The bound holds whichever of these calls are executed. It combines an upper bound of the cost so far with a lower bound of
-    the remaining cost, for which each such call is assumed to be free and to end its request. A call with an unknown stage
-    counts for every possible stage.
+    the remaining cost. For the lower bound, each such call is assumed to be free and to end its request. A call with an unknown
+    stage counts for every possible stage.
 
     Args:
         coverage: the coverage of the executed calls.

@@ -104,8 +104,9 @@ class CellKinds:
         return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
 
     def place(self, row: Observation) -> tuple[int, int, int]:
-        """Return the indices of a result: its depth (from 0), its slot, and its index on the last axis of
-        :attr:`CellCounts.outcomes`.
+        """Return three indices of a result: its depth (from 0), its slot, and what came next.
+
+        The last is an index on the last axis of :attr:`CellCounts.outcomes`.
         """
         return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
 
@@ -126,13 +127,13 @@ class CellKinds:
 
 @dataclass(slots=True)
 class CellCounts:
-    """Counts of executed calls by kind, which is their depth (from 0) and slot (stage and model).
+    """Counts of executed calls by kind. A kind is a depth (from 0) and a slot (stage and model).
 
     The arrays may have further axes in front, such as one for resampled requests.
 
     Attributes:
         outcomes: the number of calls by what came next; shape (depth, slots, 2 + stages). On the last axis, 0 means that the
-            request ended, 1 that it continued to an unknown stage, and 2 + i that it continued to the stage with index i.
+            request ended, and 1 that it continued to an unknown stage. 2 + i means that it continued to the stage with index i.
         paid: the total cost of the calls, in dollars; shape (depth, slots).
     """
 
@@ -160,7 +161,7 @@ class CellCounts:
         return CellCounts(self.kinds, self.outcomes.copy(), self.paid.copy())
 
     def priced(self, *, is_free: bool) -> CellCounts:
-        """Return these counts; if ``is_free``, with a cost of 1 for each call instead of dollars."""
+        """Return these counts; if ``is_free``, with a cost of 1 for each call instead of its dollars."""
         return replace(self, paid=self.counts) if is_free else self
 
     def means(self) -> FloatArray:
@@ -275,7 +276,7 @@ class Coverage:
         self._fraction: float | None = None  # None since the last cell was added
 
     def add(self, observation: Observation) -> None:
-        """Add one executed call."""
+        """Add one executed call, given as its result."""
         self._fraction = None
         usd = observation.asked_usd
         self.equal_usd += usd - (observation.cost_usd + observation.tool_cost_usd)
@@ -305,7 +306,7 @@ class Coverage:
 
     @property
     def is_complete(self) -> bool:
-        """True if every reached call is executed."""
+        """True if every call that a request reaches before it ends is executed."""
         return self.unknown <= 0 and not self.unopened.any()
 
     @property
@@ -332,8 +333,9 @@ class Coverage:
 
     @property
     def continued(self) -> float:
-        """What the calls that their requests do not reach add to the money spent: dollars, or the number of calls if all are
-        free.
+        """The cost of the executed calls that their requests do not reach.
+
+        It is in dollars; if all calls are free, it is the number of these calls.
         """
         return float(self.n_continued) if self.is_free else self.continued_usd
 
@@ -389,7 +391,7 @@ class Coverage:
         return found.priced(is_free=self.is_free)
 
     def exhaustive_usd(self) -> float:
-        """Return the estimated cost in dollars of executing every reached call once; 0.0 before the first call."""
+        """Return the estimated cost in dollars of executing once every call that a request reaches; 0.0 before any call."""
         if not self.counts.any():
             return 0.0
         return float(self.totals.paid.sum()) + float(self.totals.rest(self.unopened, self.unknown))

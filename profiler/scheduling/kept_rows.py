@@ -65,8 +65,9 @@ class KeptRows:
         return Job(self.requests[request_id], prefix, state, 0.0, is_scoring=True, passed=passed, judged=judged)
 
     def evaluated(self, job: Job, top_up: TopUp = lambda _upper_usd: False) -> UnitOutcome:
-        """Evaluate a state with a job of :meth:`job` and return the outcome. By default, model calls are refused, since no
-        result would record them.
+        """Evaluate a state with a job made by :meth:`job`, and return the outcome.
+
+        By default, model calls are refused, because no result would record them.
         """
         finished = run_job(self.worker, job, top_up)
         if finished.problem is not None:
@@ -84,7 +85,7 @@ class KeptRows:
 
 
 def verdicts_of(found: Mapping[Cell, Judgement]) -> dict[str, dict[str, bool]]:
-    """Return the judge's verdicts by request and by the digest of the question."""
+    """Return the judge's verdicts (True: right), by request id and then by the digest of the question."""
     known: dict[str, dict[str, bool]] = {}
     for (request_id, _), judgement in found.items():
         if judgement.correct is not None:
@@ -150,12 +151,12 @@ class PendingRows:
                 yield self._rows.job(cell, state, stopped if row.is_continued else None, judged={})
 
     def _holds(self, found: Judgement, row: Observation, request: Request) -> bool:
-        """Return whether a judgement is still valid: it has this result's verdict, the declared judge and the same label."""
+        """Return whether a judgement is still valid: the result still has its verdict, and judge and label are unchanged."""
         is_verdict = found.correct is not None and found.correct is row.success and found.judge == self._judging.digest
         return is_verdict and found.label == self._judging.label_digest(request)
 
     def _reserved(self, job: Job) -> tuple[Job, Reservation] | None:
-        """Return the job with a reservation of $0, which the judge's first call raises; None if the budget is exhausted."""
+        """Return the job with a new reservation of $0, which the judge's first call raises; None if the budget is exhausted."""
         try:
             # An answer equal to a judged one costs nothing. The judge's first call raises the reservation.
             reservation = self._ledger.reserve(*job.cell, 0.0, 0)

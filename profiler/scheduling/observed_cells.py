@@ -23,8 +23,10 @@ _REFIT = 1.05  # the interval is recomputed each time the committed cells have g
 
 
 class ObservedCells:
-    """The store's results, keyed by request id and models. Only committed results change the coverage and the price bounds,
-    which therefore do not depend on timing.
+    """The store's results, keyed by request id and models.
+
+    A result is committed, that is, counted, in the order of the request paths, which need not be the order of writing. Only
+    committed results change the coverage and the price bounds, which therefore do not depend on timing.
 
     Args:
         rows: the store's results, in the order in which they were written.
@@ -83,7 +85,7 @@ class ObservedCells:
         self.price_bounds = PriceBounds(bound, doublings)
 
     def add(self, row: Observation) -> None:
-        """Add a result that the store contains."""
+        """Add a result that the store contains, without committing it."""
         self.rows[row.request_id, row.prefix] = row
 
     def commit(self, cell: Cell) -> bool:
@@ -118,7 +120,7 @@ class ObservedCells:
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
-        """Return for each call before ``cell`` whether the request ended there under the stop rule; empty if it never did.
+        """Return for each call before ``cell`` whether the request ended there under the stop rule; empty if it ended nowhere.
 
         A failed call counts as an end, too, but no call can follow it.
         """
@@ -128,7 +130,7 @@ class ObservedCells:
         return passed if any(passed) else ()
 
     def interval(self) -> tuple[float, float]:
-        """Return bounds of the coverage; recomputed after every 5 % more committed calls."""
+        """Return bounds that contain the coverage with probability 0.9; recomputed after every 5 % more committed calls."""
         if len(self.committed) >= self._interval_at * _REFIT or self.coverage.is_complete:
             self._interval, self._interval_at = self.coverage.interval(), len(self.committed)
         low, high = self._interval
@@ -158,7 +160,7 @@ class FirstRows:
         return self._broken(row.stage)
 
     def broken_cells(self) -> list[Cell]:
-        """Return the calls of broken stages."""
+        """Return the (request id, models) of the calls of broken stages."""
         stages = [stage for stage in self._failed if self._broken(stage) is not None]
         return [(row.request_id, row.prefix) for stage in stages for row in self._rows(stage)]
 
@@ -228,14 +230,14 @@ class AnswersOfToday:
 
     @property
     def message(self) -> str | None:
-        """A line that reports that no answer is right; None as long as that is not certain."""
+        """A line that reports that no answer is right; None if an answer is right, or until enough answers are wrong."""
         if self.is_settled or self.may_be_all(0):
             return None
         whose = "of what runs today, and none of another model either" if self._today else "of any model"
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether the check would still pass if ``more`` further requests were answered wrong."""
+        """Return whether ``more`` further wrong answers would still be too few for the check to fail."""
         return self._after is None or len(self.wrong) + more < self._after
 
     def _is_answer(self, row: Observation) -> bool:
@@ -252,8 +254,8 @@ class CutOff:
     The answers of such requests are unfinished, whichever models are used.
 
     Args:
-        after: the number of requests that must be cut off; also at least a quarter as many as ended normally. None disables the
-            check.
+        after: the number of requests that must be cut off. The number must also be at least a quarter of those that ended
+            normally. None disables the check.
 
     Attributes:
         cells: the calls at the template's end after which requests continue, as (request id, models).

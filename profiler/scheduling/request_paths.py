@@ -83,7 +83,7 @@ class ActivePath:
         return len(self._stages) + len(self._foreseen())
 
     def cell(self, length: int) -> Cell:
-        """Return the request and its first ``length`` models; ``length`` is at most the length of :attr:`models`."""
+        """Return (request id, the path's first ``length`` models); ``length`` is at most the length of :attr:`models`."""
         return self.request_id, self.models[:length]
 
     def possible(self, length: int) -> Sequence[Visit]:
@@ -115,7 +115,7 @@ class ActivePath:
         return row.ended(rule) and (row.failure is not None or not self.goes_on)
 
     def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
-        """Return the number (from 1) of the path's first call without a result; None if the path ends before such a call."""
+        """Return the number (from 1) of the first call on the path without a result; None if the path ends before it."""
         known = self.resolve(rows, rule)
         while self._executed < known:
             row = rows.get(self.cell(self._executed + 1))
@@ -127,9 +127,7 @@ class ActivePath:
         return None
 
     def _extend(self) -> None:
-        """Extend :attr:`models` by the models that are certain: that of the next call, and those of later calls with a certain
-        stage.
-        """
+        """Extend :attr:`models` by the model of the next call, and by the models of later calls whose stage is certain."""
         ahead = self._foreseen(1)
         while self._certain == len(ahead) and (more := next(self._beyond, None)) is not None:
             ahead.append(more)
@@ -182,7 +180,7 @@ class ActivePath:
             positions = {after for stage, after in arms if models[stage] is not None}
 
     def _model(self, k: int, stage: str) -> str | None:
-        """Return the path's model for a stage as call ``k`` (from 0); None if the stage does not allow the path's model."""
+        """Return the model that the path has for ``stage`` at call ``k`` (from 0); None if the stage does not allow it."""
         choice = self.choices[k]
         model = choice if isinstance(choice, str) else choice.get(stage)
         return model if model in (self._template.stage(stage).models or ()) else None
@@ -191,7 +189,7 @@ class ActivePath:
 class TimedPaths:
     """Chooses the paths whose calls are made directly instead of in batches, so that each stage and model has latencies.
 
-    These are the first paths in canonical order, regardless of their results, so that a resumed run chooses the same paths.
+    The first paths in canonical order are chosen, regardless of their results, so that a resumed run chooses the same paths.
 
     Args:
         most: the number of timed paths that each (stage, model) pair needs; with 0, no path is timed.
@@ -246,9 +244,9 @@ class ActivePaths:
         return True
 
     def take(self) -> bool:
-        """Take the round's next path into the paths in progress, unless it is too far ahead of the oldest one.
+        """Add the round's next path to the paths in progress, unless it is too far ahead of the oldest one.
 
-        Return whether a path was taken; False also if the round has no further path.
+        Return whether a path was added; False also if the round has no further path.
         """
         # A path further ahead has no price bound yet: a block's bound is learned when the first path of the previous block is
         # reached.
@@ -274,10 +272,10 @@ class ActivePaths:
 
 
 class PriceBounds:
-    """The maximum price expected of each path's calls.
+    """The maximum price expected of each path's calls, as bounds that do not depend on timing.
 
-    Paths are grouped into blocks by position; see :func:`block_of`. The bound of a block is learned from the results of the
-    paths before the block that precedes it. So it does not depend on timing.
+    Paths are grouped into blocks by position; see :func:`block_of`. The bound of a block is learned from the results of all
+    earlier blocks except the one directly before it.
 
     Args:
         bound: the price bound before the first path.
@@ -293,7 +291,7 @@ class PriceBounds:
         self._bound.add(observation)
 
     def reached(self, number: int) -> None:
-        """Record that all paths before position ``number`` are committed, which may fix the bound of a later block."""
+        """Record that all paths before position ``number`` are committed; this may determine the bound of a later block."""
         block = block_of(number, self._doublings)
         if block + 1 not in self._of_block:
             # All earlier paths are committed, so their bounds are no longer needed.

@@ -90,8 +90,8 @@ class ProfileResult:
         counts: the number of executed calls at each depth, the first depth first.
         coverage: the fraction, in [0, 1], of ``exhaustive_usd`` that has been executed.
         spent_usd: cost of the executed calls in dollars.
-        exhaustive_usd: cost in dollars of executing every reached call once; an estimate unless ``stopped_by`` is
-            ``"complete"``.
+        exhaustive_usd: cost in dollars of executing once every call that a request reaches before it ends; an estimate unless
+            ``stopped_by`` is ``"complete"``.
         naive_usd: cost in dollars of running every path from the start without sharing common prefixes; also an estimate.
         committed_usd: dollars that count against the budget: everything booked, including abandoned jobs at their maximum cost.
         abandoned: the number of jobs that were running when an earlier run was killed.

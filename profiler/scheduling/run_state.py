@@ -118,7 +118,7 @@ class RunState:
         self.stopped_by, self.message = "interrupted", ""
 
     def fail(self, problem: BaseException | None) -> None:
-        """Stop and end the run with this exception. If called again, the first exception stays."""
+        """Stop the run, and let it end with the exception ``problem``. If called again, the first exception stays."""
         self.problem = self.problem or problem
         self.stop("interrupted")
 
@@ -128,7 +128,10 @@ class RunState:
         self.store.abandon_open()
 
     def conclude(self) -> None:
-        """Bring the store's run records up to date at the end of a run."""
+        """Record in the store that the run has ended, so that it is not resumed, unless it was interrupted.
+
+        If it was interrupted, read and commit all results that it has written.
+        """
         if self.stopped_by == "interrupted":  # it may have happened between a row and its commit: read the store again
             self.cells = self._read_cells()
             self.cells.commit_all()
@@ -191,7 +194,7 @@ class RunState:
         return None if self._verdicts is None else dict(self._verdicts.get(request_id, {}))
 
     def _stages(self, cell: Cell) -> tuple[str, ...]:
-        """Return the stages of the calls on a path, as far as known."""
+        """Return the stages of the calls on the path of ``cell`` (request id, models), as far as they are known."""
         request_id, prefix = cell
         rows = [self.cells.rows[request_id, prefix[:length]] for length in range(1, len(prefix))]
         stages = [row.stage for row in rows]

@@ -62,7 +62,7 @@ class Scheduler:
         self._threads = None if settings.execution.isolation == "inline" else Threads(worker)
 
     def run(self) -> None:
-        """Run until the state is stopped. Raises a job's exception once the running jobs are written."""
+        """Run jobs until the run stops. If an exception ended the run, raise it once the running jobs are written."""
         state = self.state
         # Checked before anything is paid for: the existing rows may be enough.
         if not self._commit.stop_if_done():
@@ -95,14 +95,14 @@ class Scheduler:
             raise state.problem
 
     def _write_and_admit(self, finished: list[UnitFinished]) -> list[Job]:
-        """Write the results of finished jobs and the reservations of jobs to start, in one transaction."""
+        """Write the results of finished jobs and reserve money for the jobs to start, in one transaction; return these jobs."""
         for message in finished:
             self.state.finish(message)
         self._commit.advance()
         return self._admission.jobs()
 
     def _dispatch(self, jobs: list[Job], interrupts: Interrupts) -> list[UnitFinished]:
-        """Run jobs whose reservations are durable; return the messages of jobs that ran inline."""
+        """Start jobs whose reservations are durable. Jobs that run inline end before this returns; return their messages."""
         if self._threads is not None:
             for job in jobs:
                 self._threads.start(job)
@@ -111,7 +111,7 @@ class Scheduler:
             return [run_job(self._worker, job, partial(self.state.top_up, job.cell)) for job in jobs]
 
     def _collect(self, interrupts: Interrupts) -> list[UnitFinished]:
-        """Wait for a message, then return all messages that have arrived."""
+        """Wait for a message of a running job, then return all messages that have arrived."""
         finished: list[UnitFinished] = []
         while self._threads is not None and self.state.running:
             try:
@@ -139,10 +139,9 @@ class Scheduler:
 
 
 class CanonicalCommit:
-    """Commits results in the order of the request paths, regardless of when they were written
-    (docs/architecture.md#invariants).
+    """Commits results, that is, counts them, in the order of the request paths (docs/architecture.md#invariants).
 
-    The run stops at the same call as a sequential run.
+    The order does not depend on when results were written, so the run stops at the same call as a sequential run.
 
     Args:
         racing: the sampler, if it begins with a comparison of single models. If the current setup is known, the coverage does
@@ -205,10 +204,9 @@ class CanonicalCommit:
             return True
 
     def _classified(self) -> tuple[Observation, ...]:
-        """Return the committed results in order, as the sampler gets them.
+        """Return the committed results in order, with the answer classes (equal answers of a request) that the sampler needs.
 
-        Their answer classes (equal answers of a request) are computed from these results only, so that they do not depend on
-        timing.
+        The classes are computed from these results only, so that they do not depend on timing.
         """
         signals, rows = self._state.signals, self._observations
         if not signals.answer:
@@ -275,20 +273,20 @@ class CanonicalCommit:
 
 
 class ProgressReporter:
-    """Calls ``on_progress`` once for each result; does nothing without that callback."""
+    """Calls the callback ``on_progress`` once for each result; does nothing without that callback."""
 
     def __init__(self, state: RunState, commit: CanonicalCommit, settings: ProfileSettings) -> None:
         self._state, self._commit, self._on_progress, self._look = state, commit, settings.on_progress, settings.look
         self._reported = 0
 
     def report_rows(self) -> None:
-        """Report the results since the last call, one by one."""
+        """Report the results that were added since this method was last called, one by one."""
         first, self._reported = self._reported + 1, self._state.executed
         for executed in range(first, self._reported + 1):
             self.report(executed)
 
     def report(self, executed: int | None = None) -> None:
-        """Report the current state of the run; ``executed`` replaces the number of executed jobs in the report (None: all)."""
+        """Report the current state of the run. ``executed`` is the number of executed jobs to report; None reports all."""
         if self._on_progress is not None:
             progress = replace(self._state.progress(), asking=self._commit.asking)
             if self._look is not None:
@@ -323,7 +321,7 @@ class Interrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Delay exceptions until the end of the block, where a second signal is raised."""
+        """Delay the exception of a second signal until the end of the block."""
         self._is_deferred = True
         try:
             yield
@@ -338,7 +336,7 @@ class Interrupts:
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Allow interrupts inside the block, in which jobs run."""
+        """Inside the block, let every signal raise ``KeyboardInterrupt`` if jobs run on this thread."""
         self._is_allowed = self._is_inline
         try:
             yield
@@ -353,7 +351,7 @@ class Interrupts:
 
 @contextmanager
 def interrupts_raised() -> Iterator[None]:
-    """Raise ``KeyboardInterrupt`` for every :data:`~vinelm.io.ENDING` signal inside the block, as for Ctrl-C."""
+    """Inside the block, raise ``KeyboardInterrupt`` for every :data:`~vinelm.io.ENDING` signal, as Python does for Ctrl-C."""
     previous = _installed(_raise)
     try:
         yield

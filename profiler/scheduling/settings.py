@@ -51,12 +51,12 @@ class RayCluster:
 
     @classmethod
     def of(cls, engine: str, *, ship: bool) -> RayCluster | None:
-        """Return the cluster for an engine name: ray://HOST:PORT, ray://auto or ray://local; None for this-machine.
+        """Return the cluster for an engine name; None for the name ``this-machine``.
 
-        ``ship`` is the cluster's ``ships_folder``.
+        The other names are ``ray://HOST:PORT``, ``ray://auto`` and ``ray://local``. ``ship`` is the cluster's ``ships_folder``.
 
         Raises:
-            ConfigError: the name is not one of these, or ``ship`` is set for this-machine, where it has no effect.
+            ConfigError: the name is not one of these, or ``ship`` is set for ``this-machine``, where it has no effect.
         """
         kind, is_ray, address = engine.partition("ray://")
         if is_ray and not kind:
@@ -132,7 +132,9 @@ class ExecutionConfig:
 
 
 class Look(NamedTuple):
-    """When one step of a profile ends, so that its results are evaluated: at a coverage or at a cost, whichever comes first.
+    """The end of one step of a profile, after which its results are evaluated.
+
+    A step ends at a coverage or at a cost, whichever is reached first.
 
     Attributes:
         coverage: a fraction in (0, 1].
@@ -164,8 +166,9 @@ class ProfileSettings:
         requests: the requests to sample from; None means all requests of the workflow.
         sampler: ``"deciding"``, ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any
             :class:`~vinelm.requests.protocols.Sampler`.
-        coverage: stop at this fraction, in (0, 1], of the estimated cost of executing every reached call once.
-        look: when this run ends, if it is a step of a profile; the other limits are those of the profile.
+        coverage: stop at this fraction, in (0, 1], of the estimated cost of executing every reached call once. A call is
+            reached if its request has not ended before it.
+        look: when this run ends, if it is only one step of a profile; None if it is a whole profile.
         budget_usd: the maximum cost of the whole store in dollars, including earlier runs.
         budget_calls: the maximum number of model calls in the whole store.
         seed: the seed, if the sampler is given by name.
@@ -233,7 +236,7 @@ class ProfileSettings:
 
     @property
     def sampled_for(self) -> ProfileLimits:
-        """The limits from which the sampler computes its shares: those of the whole profile, or else of this run."""
+        """The limits from which the sampler computes its shares: those of the whole profile if this run is a step of it."""
         return self.whole or self.limits
 
     @property

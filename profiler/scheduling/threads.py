@@ -21,7 +21,7 @@ class TopUpRequest:
     _answered: threading.Event = field(default_factory=threading.Event)
 
     def answer(self, is_granted: bool) -> None:
-        """Grant or refuse the request."""
+        """Grant or refuse the request, so that :meth:`wait` returns."""
         self.is_granted = is_granted
         self._answered.set()
 

@@ -18,7 +18,7 @@ _START = re.compile(r"postgres(?:ql)?:/+")
 
 @dataclass(frozen=True)
 class PostgresUrl:
-    """The location of a store in PostgreSQL. Its text leaves out password and options, so that messages can show it.
+    """The address of a store in PostgreSQL. ``str()`` of it leaves out password and options, so that messages can show it.
 
     Args:
         url: the URL for SQLAlchemy, with driver and password.
@@ -43,7 +43,7 @@ StoreAddress = Path | PostgresUrl
 
 
 def address_of(where: str | Path | PostgresUrl) -> StoreAddress:
-    """Return the address of a store: a database if the text begins with ``postgresql://``, else a file.
+    """Return the address of the store that ``where`` names: a database if it begins with ``postgresql://``, else a file.
 
     A :class:`~pathlib.Path` made from such a URL, which has lost a slash, is accepted too if the URL names a host.
 

@@ -94,7 +94,10 @@ class Database:
             self._fold_log()
 
     def translated(self) -> AbstractContextManager[None]:
-        """Convert errors of the database to a one-line :class:`StoreError` that names the store and quotes no stored data."""
+        """Inside the block, convert errors of the database to a one-line :class:`StoreError`.
+
+        The message names the store, and quotes no stored data.
+        """
         return translated(self.path)
 
     def size_bytes(self) -> int:
@@ -141,7 +144,7 @@ class Database:
             self._run_lock.require_held()
 
     def alone(self) -> AbstractContextManager[None]:
-        """Lock the store for a run; other processes may still read it.
+        """Lock the store for a run while the block runs; other processes may still read it.
 
         The run sets a marker in the file until it ends, so that a copy without the write-ahead log is detected (``recovery``).
 
@@ -176,7 +179,7 @@ class Database:
                 self._clear_marker(lock, run)
 
     def _clear_marker(self, lock: RunLock, run: str) -> None:
-        """Clear the marker ``run`` at the end of a run; if the disk is full, it stays until the store is opened again."""
+        """Clear the marker ``run`` at the end of a run. If the disk is full, it stays until the store is opened again."""
         with suppress(StoreError):
             try:
                 self._delete_marker()
@@ -197,10 +200,10 @@ class Database:
                 raw.execute(f"PRAGMA {text}").close()
 
     def _fold_log(self) -> None:
-        """Copy the write-ahead log into the file during a run, if the log is long; SQLite does the same by itself.
+        """If the write-ahead log has grown long during a run, copy it into the file, as SQLite does by itself.
 
-        A mark says that the file has all writes of the run. It is deleted before the copy, and written to the new log
-        afterwards.
+        A mark in the file itself would say that the file has all writes of the run. So the mark is deleted before the copy, and
+        written to the emptied log afterwards.
         """
         run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
         if run is None:
@@ -336,7 +339,10 @@ _ADVICE = {
 
 @contextmanager
 def translated(path: Path | PostgresUrl) -> Iterator[None]:
-    """Convert errors of SQLite and SQLAlchemy to a one-line :class:`StoreError` that names the file, without stored data."""
+    """Inside the block, convert errors of SQLite and SQLAlchemy to a one-line :class:`StoreError`.
+
+    The message names the file, and quotes no stored data.
+    """
     try:
         yield
     except DBAPIError as error:

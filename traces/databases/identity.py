@@ -39,21 +39,21 @@ class StoreIdentity:
         return asdict(self)
 
     def to_json(self) -> str:
-        """Return canonical JSON text, read by :meth:`from_json`."""
+        """Return the identity as canonical JSON text, which :meth:`from_json` reads."""
         return _canonical(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str) -> StoreIdentity:
-        """Parse what :meth:`to_json` wrote; raise ``ValueError`` or ``TypeError`` for anything else."""
+        """Return the identity that :meth:`to_json` wrote as ``text``; raise ``ValueError`` or ``TypeError`` for other texts."""
         return cls(**json.loads(text))
 
     @property
     def key(self) -> str:
-        """Canonical JSON text without the time of creation. Equal identities have equal keys."""
+        """The identity as canonical JSON text, without the time of creation. Equal identities have equal keys."""
         return _canonical({**self.to_dict(), "created_at": ""})
 
     def bound_template(self) -> Template:
-        """Return the template as a :class:`Template`."""
+        """Return the identity's template, which is bound to models, as a :class:`Template`."""
         return Template.from_dict(self.template)
 
     def models(self) -> Catalog:
@@ -64,7 +64,7 @@ class StoreIdentity:
         return Catalog.embedded(self.catalog, where="the store's catalog")
 
     def settings(self) -> Catalog:
-        """Return the store's catalog with the models' settings, to compare the settings that determine answers.
+        """Return the catalog with the settings of the models, in order to compare those that determine answers.
 
         Never call these models.
         """
@@ -83,7 +83,7 @@ class StoreIdentity:
         return None
 
     def difference(self, other: StoreIdentity) -> str | None:
-        """Describe how ``other`` differs from this identity; None if they are equal."""
+        """Return a text on how ``other`` differs from this identity; None if they are equal."""
         stranger = self.stranger(other)
         if stranger is not None:
             return stranger

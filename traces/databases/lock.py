@@ -21,7 +21,7 @@ _LINE = 80  # bytes
 
 
 class RunLock:
-    """The lock file of a run on a store. The file contains a line with the process, and space for a note."""
+    """The lock file of a run on a store. The file contains a line that names the process, and space for a note."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path, self._descriptor = path, descriptor
@@ -36,10 +36,10 @@ class RunLock:
             self._write(owner, 0)
 
     def note_folded(self, run: str) -> None:
-        """Record that the store's file is complete without its write-ahead log, although it still has a run's marker, ``run``.
+        """Note that the store's file is complete without its write-ahead log, although the marker ``run`` is still set in it.
 
-        Does nothing if the log is not empty. The note is written over reserved space, since the disk may be full. A lock file
-        with a note is not removed at the end of the run.
+        A run sets the marker while it lasts. Does nothing if the log is not empty. The note is written over reserved space,
+        since the disk may be full. A lock file with a note is not removed at the end of the run.
         """
         wal = self._path.with_name(f"{self._path.name}-wal")
         with suppress(OSError):
@@ -93,7 +93,7 @@ def was_folded(path: Path, run: str) -> bool:
 
 @contextmanager
 def run_lock(path: Path) -> Iterator[RunLock]:
-    """Lock the store at ``path`` for a run, with the file ``PATH.lock``, which is removed at the end.
+    """Lock the store at ``path`` inside the block, with the file ``PATH.lock``, which is removed at the end.
 
     The kernel releases the lock when the process dies. A killed process leaves the file, and the next run reuses it.
 
@@ -110,7 +110,10 @@ def run_lock(path: Path) -> Iterator[RunLock]:
 
 
 def holder(path: Path) -> str | None:
-    """Return the process that holds the lock, as ``pid N on HOST``; None if it is not locked. Writes nothing."""
+    """Return the process that holds the lock of the store at ``path``, as ``pid N on HOST``; None if it is not locked.
+
+    Writes nothing.
+    """
     try:
         with _lock_file(path).open(encoding="utf-8") as file:
             is_free = lock(file.fileno(), is_shared=True)
@@ -120,7 +123,7 @@ def holder(path: Path) -> str | None:
 
 
 def _acquired(path: Path) -> int:
-    """Lock the lock file of ``path`` and return its descriptor."""
+    """Lock the lock file of the store at ``path``, creating it if missing, and return its file descriptor."""
     while True:
         descriptor = -1
         try:

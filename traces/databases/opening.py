@@ -81,7 +81,8 @@ def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Databas
 def _identity_in(meta: dict[str, str], path: StoreAddress, wanted: StoreIdentity | None, kind: str) -> StoreIdentity:
     """Return the identity in ``meta``, the table of the store at ``path``.
 
-    ``kind`` describes the file in the error message if it is no store, such as "a SQLite file, but not an observation store".
+    ``kind`` is the error message's description of a file that is not a store, such as "a SQLite file, but not an observation
+    store".
 
     Raises:
         StoreError: there is no store, the store is of a different version, or its identity is not ``wanted``.

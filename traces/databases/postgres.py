@@ -72,7 +72,10 @@ class PostgresDatabase(Database):
             self._connection = self._engine.connect()
 
     def translated(self) -> AbstractContextManager[None]:
-        """Convert errors of PostgreSQL to a one-line :class:`StoreError` that names the store and quotes no stored data."""
+        """Inside the block, convert errors of PostgreSQL to a one-line :class:`StoreError`.
+
+        The message names the store, and quotes no stored data.
+        """
         return _translated(self.url)
 
     @contextmanager
@@ -96,7 +99,7 @@ class PostgresDatabase(Database):
                 pass
 
     def _require_session(self) -> None:
-        """Raise :class:`StoreError` unless the session is the one that locked the store: the server may have released the lock.
+        """Raise :class:`StoreError` if this is not the session that locked the store: the server may have released the lock.
 
         A session can change unnoticed: after an error the driver reconnects, and a pooler such as PgBouncer may run each
         transaction in another session.
@@ -138,7 +141,7 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the store for a run. The server releases the lock at the end of the session.
+        """Lock the store for a run while the block runs. The server releases the lock at the end of the session.
 
         Raises:
             StoreError: another run has locked it; the message names that run.

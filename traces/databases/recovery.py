@@ -30,15 +30,16 @@ def recover(
     shown_as: Path | None = None,
     is_read_only: bool = False,
 ) -> None:
-    """Clear the marker of a killed run in the store at ``path``; do nothing while the run is still active.
+    """Clear the marker that a killed run has left in the store at ``path``; do nothing while a run is active.
 
     A run that ended on a full disk may have been unable to clear its marker. It has then noted in the lock file that the
-    store's file is complete, so that a missing WAL does not mean that the file is an incomplete copy.
+    store's file is complete. A missing WAL then does not mean that the file is an incomplete copy.
 
     Args:
         path: the store.
         run: the marker's value, which identifies the run.
-        is_whole: whether the file itself has the mark that the run wrote to the WAL only. Then it has all writes of the run.
+        is_whole: whether the file itself has the second marker, which the run wrote to the WAL only. Then the file has all
+            writes of the run.
         accept: whether to accept a file without its WAL, so that rows that are only in the WAL are lost.
         shown_as: the path that errors name, if ``path`` is a copy of it.
         is_read_only: whether to check only, without writing.

@@ -53,8 +53,9 @@ CHECKPOINTS = "checkpoints"
 
 
 class Score(UserDefinedType[Any]):
-    """The type of a flag or a number between 0 and 1; SQLAlchemy's Boolean does not accept numbers. The column type in SQLite
-    is BOOLEAN.
+    """The column type of a flag or a number between 0 and 1; in SQLite it is BOOLEAN.
+
+    SQLAlchemy's Boolean does not accept numbers.
     """
 
     cache_ok = True
@@ -64,12 +65,12 @@ class Score(UserDefinedType[Any]):
         return "BOOLEAN"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
-        """Return a function that converts flags to numbers for PostgreSQL, which distinguishes them; None for SQLite."""
+        """Return a function that converts flags to numbers for PostgreSQL, where their types differ; None for SQLite."""
         return number_of_flag if dialect.name == "postgresql" else None
 
 
 def number_of_flag(value: Any) -> float | None:
-    """Convert a flag or score to a number, because PostgreSQL needs one type for both; None stays None."""
+    """Return a flag or score as a number, because PostgreSQL needs one type for both; None stays None."""
     return None if value is None else float(value)
 
 
@@ -286,6 +287,6 @@ batch_calls = Table(
 
 
 def set_meta(connection: Connection, key: str, value: str) -> None:
-    """Set a value of the table ``meta``, in the caller's transaction."""
+    """Set the value of a key in the table ``meta``, in the caller's transaction."""
     statement = insert(meta).values(key=key, value=value)
     connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": value}))

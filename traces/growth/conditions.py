@@ -19,8 +19,8 @@ _STAGE = "stage "
 class RowConditions:
     """Compares two identities of a store in everything that determines the results of a prefix.
 
-    A row stays valid under another identity if the following are equal: the sequence of stages and models up to it, the
-    settings sent to these models, the code of these stages, and the code and resources shared by all stages. Prices, rate
+    A row stays valid under another identity if its sequence of stages and models is still possible, and if these are unchanged:
+    the settings sent to its models, the code of its stages, and the code and resources shared by all stages. Prices, rate
     limits, timeouts, other models and later stages do not count.
 
     Args:
@@ -103,10 +103,9 @@ class RowConditions:
         return None
 
     def _stage_now(self, position: int, stage: str) -> Stage | None:
-        """Return the stage of the call at ``position`` (from 0) in the current template.
+        """Return the stage in the current template of the call at ``position`` (from 0), which was a call of ``stage``.
 
-        It is ``stage``, the row's stage, if the template allows it there, else the only possible stage; None if there are
-        several.
+        It is ``stage`` itself if the template allows it there, else the only possible stage; None if there are several.
         """
         level = self._template.flow.stages_at[position]
         if stage not in level and len(level) > 1:

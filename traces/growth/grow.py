@@ -102,14 +102,14 @@ def grow(store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, Reque
 
 
 def set_prices(store: ObservationStore, now: StoreIdentity) -> int:
-    """Reprice a store's rows at the prices of ``now`` in one transaction. No row is retired or restored.
+    """Recompute the cost of a store's rows at the prices of ``now``, in one transaction. No row is retired or restored.
 
     Args:
         store: the store.
         now: the store's identity, with only the prices changed.
 
     Returns:
-        The number of rows that changed. Rows without recorded tokens keep their cost.
+        The number of rows whose cost changed. Rows without recorded tokens keep their cost.
     """
     with store.database.transaction() as connection:
         known, identities = retirement.request_digests(connection), retirement.identities(connection)
@@ -122,7 +122,7 @@ def set_prices(store: ObservationStore, now: StoreIdentity) -> int:
 
 
 class _Undo(Exception):
-    """Raised to roll a transaction back."""
+    """Raised inside a transaction to roll it back."""
 
 
 def preview_growth(
@@ -146,7 +146,7 @@ def preview_growth(
 
 
 def retire_broken(store: ObservationStore, cells: Collection[tuple[str, Sequence[str]]]) -> None:
-    """Retire the rows of a broken stage, so that they are executed again. These rows are never restored.
+    """Retire the rows ``cells`` of a broken stage, so that their calls are executed again. These rows are never restored.
 
     All rows are retired in one transaction. Their dollars and calls still count.
 
@@ -219,9 +219,10 @@ def _grow(
 
 
 def _mark_rows(connection: Connection, rules: RowRules) -> None:
-    """Adapt rows to the new template: record their next stage if the template now branches; clear ``is_continued`` if needed.
+    """Adapt rows to the new template.
 
-    Under the oracle stop rule no request ends at a passed check, so ``is_continued`` is cleared in every row.
+    If the template now branches, record in each row the stage that came next. If its stop rule is the oracle rule, under which
+    no request ends at a passed check, clear ``is_continued`` in every row.
     """
     retirement.set_arms(connection, rules.templates, rules.template)
     if rules.rule == "oracle":
@@ -245,7 +246,7 @@ def _counts(retire: Sequence[tuple[int, str]], without: Sequence[int] | set[int]
 
 
 def _aged(now: StoreIdentity, before: StoreIdentity) -> StoreIdentity:
-    """Return the identity ``now``, with the time of creation of the identity ``before``."""
+    """Return the identity ``now`` with its time of creation replaced by that of ``before``."""
     return StoreIdentity.from_json(json.dumps({**json.loads(now.to_json()), "created_at": before.created_at}))
 
 

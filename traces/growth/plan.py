@@ -163,7 +163,7 @@ class RowRules:
         self._assumes_scores = assumes_scores
 
     def check(self, row: StoredRow) -> RowStatus:
-        """Return whether the row is valid; if not, or if it must be scored again, why."""
+        """Return whether the row is valid, whether it must be scored again, and the reason if it is not simply valid."""
         request_id, prefix = row.cell
         request = self._wanted.get(request_id)
         if request is None:
@@ -189,7 +189,7 @@ class RowRules:
         return RowStatus(False, reason=f"{why}, and the state was not kept")
 
     def arm(self, row: StoredRow) -> str | None:
-        """Return the stage to which the request continued after the row; None if the request ended or the stage is unknown."""
+        """Return the stage with which the request continued after the row; None if it ended or the stage is unknown."""
         if row.arm is not None or row.ended(self.rule):
             return row.arm
         follower = self.templates[row.identity_id].stage_after(len(row.cell[1]))
@@ -207,7 +207,7 @@ class RowRules:
 
 
 class Afterwards(NamedTuple):
-    """What follows a row in its request.
+    """How a request continues after a row.
 
     Attributes:
         ended: whether the request ends at the row.
@@ -228,7 +228,12 @@ class Afterwards(NamedTuple):
 
 @dataclass
 class Retirement:
-    """The current rows to retire, with the reason, and the current rows to keep."""
+    """The decision on each current row: to retire it, or to keep it.
+
+    ``retire`` has the number of each row to retire, with the reason. ``kept`` has how the request continues after each row to
+    keep. ``waiting_rows`` are the numbers of rows in ``retire`` that become valid once they, or rows before them, are scored
+    again.
+    """
 
     retire: list[tuple[int, str]] = field(default_factory=list)
     kept: dict[Cell, Afterwards] = field(default_factory=dict)
@@ -238,7 +243,7 @@ class Retirement:
 
     @property
     def waiting(self) -> int:
-        """The number of retired rows that become valid once they are scored again."""
+        """The number of rows to retire that become valid once they, or rows before them, are scored again."""
         return len(self.waiting_rows)
 
 
@@ -268,11 +273,12 @@ def retirement_of(rows: Iterable[StoredRow], rules: RowRules) -> Retirement:
 
 @dataclass
 class Restoration:
-    """Numbers of retired rows, in the order in which they are used again.
+    """The numbers of retired rows, sorted by whether they can be used again, in the order in which they are used.
 
     Attributes:
         restore: the rows to use again at once.
         score: the rows that must be scored again first.
+        ended: the rows that are valid, except that their request now ends before them.
     """
 
     restore: list[int] = field(default_factory=list)
@@ -282,7 +288,7 @@ class Restoration:
 
 
 def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[Cell, Afterwards]) -> Restoration:
-    """Decide which retired rows to use again.
+    """Return which retired rows to use again.
 
     Args:
         retired: the retired rows; if several have the same request and prefix, the last retired row is used.

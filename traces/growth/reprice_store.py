@@ -64,7 +64,7 @@ def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
     """Create the store at ``path`` from ``source``, with the cost of all rows at new prices. All or nothing.
 
     The cost of a row is computed from its recorded tokens. The charged dollars stay recorded too. ``source`` and the ledger do
-    not change. A failed call that cost nothing costs nothing at any price.
+    not change. A failed call that was not charged costs $0 at the new prices, too.
 
     Args:
         source: an existing store; it is only read.
@@ -74,8 +74,8 @@ def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
 
     Raises:
         ConfigError: a model of the store has no price in ``prices``, or no price differs from the store's.
-        StoreError: a row of a model with a new price recorded no tokens, a run has locked ``source``, some of its rows must
-            still be scored again, or ``path`` exists.
+        StoreError: a row of a model with a new price recorded no tokens; ``source`` is locked by a run, or has rows that must
+            still be scored again; or ``path`` exists.
     """
     with ObservationStore.open(source) as store, run_lock(file_of(store.path, "reprice")):
         if contents_of(store).waiting:
@@ -143,7 +143,7 @@ def _require_tokens(store: ObservationStore, now: StoreIdentity) -> None:
 
 
 def _dollars(store: ObservationStore) -> Mapping[str, tuple[int, float]]:
-    """Return, by model, the number of rows and their cost in dollars, without tools."""
+    """Return (number of rows, their cost in dollars without tools) for each model, by name."""
     table = schema.observations.c
     with store.database.transaction() as connection:
         query = select(table.model, func.count(), func.sum(table.cost_usd)).group_by(table.model)

@@ -1,4 +1,4 @@
-"""Rows that must be scored again: they are retired until then, and restored in waves."""
+"""Scores rows again after a change of the scorer: the rows are retired until then, and restored in waves."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Rescored(NamedTuple):
 class RowsToScore:
     """The rows of a store that must be scored again, shorter prefixes first. The caller has locked the store.
 
-    Rows are scored in waves, a number of rows at a time. After a killed run, the next run continues with the same wave, and
+    Rows are scored in waves (groups of rows). After a killed run, the next run continues with the same wave, and
     restores the same rows in the same order.
 
     Args:
@@ -76,14 +76,14 @@ class RowsToScore:
 
     @property
     def is_pending(self) -> bool:
-        """Whether some rows must still be scored again, because this run, or a run that was killed, has found changes."""
+        """Whether some rows must still be scored again, because this run, or an earlier run that was killed, found changes."""
         with self._store.database.transaction() as connection:
             return self._first(connection) is not None
 
     def wave(self) -> list[RowToScore]:
-        """Return the rows to score next, all of one prefix length; empty if no row is left.
+        """Return the rows to score next, which all have prefixes of the same length; empty if no row is left.
 
-        All rows before them on their paths are already valid.
+        All earlier rows on their paths are already valid.
         """
         with self._store.database.transaction() as connection:
             rows: list[RowToScore] = []
@@ -111,7 +111,7 @@ class RowsToScore:
             self._reprice(connection)
 
     def finish(self) -> Mapping[str, int]:
-        """Record that scoring is done; return the number of rows that stay retired, by reason."""
+        """Record that all rows have been scored; return how many rows stay retired, by reason."""
         with self._store.database.transaction() as connection:
             first = self._first(connection) or 0
             for retired_id in self._restoration(connection).ended:

@@ -48,7 +48,7 @@ _ROWS_AT_ONCE = 1000
 
 
 def request_digests(connection: Connection) -> dict[str, RequestDigest]:
-    """Return the digests of the registered requests by id."""
+    """Return the digests of the requests that are registered in the store, by request id."""
     table = schema.requests.c
     found = connection.execute(select(table.request_id, table.digest, table.input_digest))
     return {row.request_id: RequestDigest(row.digest, row.input_digest) for row in found}
@@ -84,7 +84,7 @@ def retired_rows(connection: Connection) -> list[StoredRow]:
 
 
 def identities(connection: Connection) -> dict[int, StoreIdentity]:
-    """Return all identities, current and earlier, of the store, by number."""
+    """Return the store's identities, the current one and all earlier ones, by number."""
     return {row.identity_id: StoreIdentity.from_json(row.value) for row in connection.execute(select(schema.identities))}
 
 
@@ -96,7 +96,7 @@ def next_retired_id(connection: Connection) -> int:
 def retire(
     connection: Connection, rows: Sequence[tuple[int, str]], *, scored_id: int, digests: Mapping[str, RequestDigest]
 ) -> None:
-    """Retire current rows, with their states.
+    """Retire current rows: move them, with their states, to the table ``retired``.
 
     Args:
         connection: a connection in a transaction.
@@ -120,7 +120,7 @@ def retire(
 
 
 def restore(connection: Connection, retired_ids: Iterable[int]) -> int:
-    """Make the retired rows with these numbers current again, with their states, and return the number of these rows."""
+    """Make the retired rows with these numbers, and their states, current rows again; return how many rows these are."""
     ids = list(enumerate(retired_ids))
     for first in range(0, len(ids), _ROWS_AT_ONCE):
         some = ids[first : first + _ROWS_AT_ONCE]
@@ -136,7 +136,7 @@ def _run(
     types: Sequence[str],
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Execute a SQL statement with a list of rows, which replaces ``{values}`` in it.
+    """Execute a SQL statement in which ``{values}`` stands for a list of rows.
 
     Args:
         connection: a connection in a transaction.

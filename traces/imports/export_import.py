@@ -47,7 +47,7 @@ def side_file(table: Path) -> Path:
 
 
 def file_digest(path: Path) -> str:
-    """Return the sha256 of the file's bytes, in hex; :class:`DatasetError` if it cannot be read."""
+    """Return the sha256 of the file's bytes, in hex; raise :class:`DatasetError` if the file cannot be read."""
     try:
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -113,7 +113,7 @@ _CHARGED = select(_ROW.request_id, _ROW.prefix, func.coalesce(_ROW.recorded_usd,
 
 
 def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tuple[list[dict[str, Any]], list[list[Any]]]:
-    """Return the ledger entries that belong to no row, and the [request, prefix] of the rows whose cost no ledger entry has.
+    """Return the ledger entries that belong to no row, and the [request, prefix] of each row whose cost is in no ledger entry.
 
     Args:
         entries: the entries of the ledger.
@@ -133,7 +133,10 @@ def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tup
 def _with_prompts(
     values_of: Callable[[Observation], list[Any]], rows: Sequence[Observation], tokens: Mapping[Cell, tuple[int, int]]
 ) -> Iterator[list[Any]]:
-    """Yield each row's values, followed by its :data:`PROMPT_TOKENS` if the store has such numbers."""
+    """Yield the values of each row, as ``values_of`` returns them, followed by its two numbers of prompt tokens.
+
+    The numbers (:data:`PROMPT_TOKENS`) are None for a row without an entry in ``tokens``, and left out if ``tokens`` is empty.
+    """
     for row in rows:
         yield [*values_of(row), *(tokens.get((row.request_id, row.prefix), (None, None)) if tokens else ())]
 
@@ -307,7 +310,7 @@ def _flag(value: Any) -> bool:
 
 
 def _score(value: Any) -> bool | float:
-    """Parse a flag, or a score between 0 and 1."""
+    """Return the flag (as a bool), or the score between 0 and 1, that is written in a field of the table."""
     if isinstance(value, bool) or value in ("0", "1"):
         return _flag(value)
     score = float(value)

@@ -51,7 +51,7 @@ class Condition:
         return condition
 
     def holds(self, row: Row, where: str) -> bool:
-        """Return whether ``row`` satisfies the condition; ``where`` (``FILE:LINE``) is quoted in errors.
+        """Return whether ``row`` satisfies the condition. ``where`` is the row's ``FILE:LINE``, for error messages.
 
         Raises:
             DatasetError: the row lacks the column, or its value cannot be compared.
@@ -69,7 +69,9 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class LogColumns:
-    """Column names of a table of recorded calls; None for columns that the table lacks.
+    """The column names of a table of recorded calls; None for columns that the table lacks.
+
+    Each argument is the name of a column; its description says what the column contains.
 
     Args:
         request: columns whose values, joined by ``/``, identify the request.
@@ -107,7 +109,10 @@ class LogColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAnswer:
-    """One recorded call; ``line`` is its line in the table. Fields that the table lacks are None, or NaN for seconds."""
+    """One recorded call; ``line`` is its line in the table.
+
+    Fields without a column in the table are None; missing seconds are NaN.
+    """
 
     line: int
     request_id: str
@@ -173,7 +178,7 @@ def _answer(row: Row, line: int, model: str, columns: LogColumns, where: str) ->
 def _failure(row: Row, columns: LogColumns, where: str) -> FailureKind | None:
     """Return the row's failure kind; None if the call succeeded.
 
-    Any other text becomes ``unknown``, because it may contain a prompt or a key.
+    A text that is not a failure kind becomes ``unknown``, because it may contain a prompt or a key.
     """
     value = None if columns.failure is None else as_text(field_of(row, columns.failure, where))
     if not value:

@@ -246,7 +246,7 @@ def _cascade_depth(answers: Iterable[RecordedAnswer], settings: LogImport) -> in
 def _reached(
     known: Mapping[tuple[str, int], RecordedAnswer], models: Sequence[str], stop: StopRule, depth: int, *, has_rounds: bool
 ) -> Iterator[tuple[tuple[str, ...], RecordedAnswer]]:
-    """Yield (prefix, answer) of a request in trie order, each prefix before its extensions.
+    """Yield (prefix, answer) for each call that a request reaches, each prefix before its extensions.
 
     A path ends where the stop rule or a failure ends the request, or before an unrecorded answer.
 
@@ -349,7 +349,10 @@ _SHOWN = Signals(answer=(_ANSWER,))
 
 
 def _classify(store: ObservationStore, rows: Sequence[Observation], column: str) -> None:
-    """Store which answers of a request are equal (the answer classes). ``column`` is the table's column with the answers."""
+    """Compute which answers of a request are equal (the answer classes), and store them.
+
+    ``column`` is the table's column with the answers.
+    """
     found = answer_classes(rows, _SHOWN)
     record = SignalRecord(answer=(column,), rows=len(rows), compared=found.compared, intransitive=found.intransitive)
     ShownRows(store).set_classes(found.of, record)
@@ -370,7 +373,7 @@ def _used_again(cells: Cells) -> set[Cell]:
 
 
 def _without_a_row(answers: Sequence[RecordedAnswer], cells: Cells) -> list[dict[str, Any]]:
-    """Return ledger entries for recorded answers that no path uses, since they were paid for, too."""
+    """Return ledger entries for the recorded answers that are on no path, because they were paid for, too."""
     used = {answer.line for answer in cells.values()}
     return [ledger_entry(one.request_id, (one.model,), one.cost_usd or 0.0) for one in answers if one.line not in used]
 

@@ -111,7 +111,7 @@ class Answers:
                 connection.execute(insert(equal_calls), row)
 
     def equal(self) -> tuple[int, float]:
-        """Return the number of model calls that were answered from equal calls, and the dollars that they would have cost."""
+        """Return (the number of model calls that were answered from equal calls, the dollars that they would have cost)."""
         if not self._has_equal:
             return 0, 0.0
         query = select(func.sum(equal_calls.c.equal_calls), func.sum(equal_calls.c.saved_usd))
@@ -132,7 +132,7 @@ class Answers:
             schema.set_meta(connection, _OUTPUTS, json.dumps([*known, digest][-MOST_OUTPUTS:]))
 
     def brief(self) -> Iterator[Answer]:
-        """Yield all answers without the graph's results."""
+        """Yield all answers without the graph's results, that is, with ``answer`` None."""
         if not self._is_there:
             return
         with self._database.transaction() as connection:

@@ -79,7 +79,7 @@ class KeptCalls:
 
 @contextmanager
 def kept_in(address: StoreAddress | None, own: ObservationStore, age_s: float) -> Iterator[KeptCalls]:
-    """Yield the cached answers of the store at ``address``, which is created if missing; only one run at a time can use it.
+    """Yield the cached answers of the store at ``address``. It is created if missing, and only one run at a time can use it.
 
     If ``address`` is None, yield the answers in ``own``, the run's own store. Answers older than ``age_s`` seconds are not
     used.

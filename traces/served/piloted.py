@@ -62,9 +62,10 @@ class ServedRows:
             return int(connection.execute(select(func.max(served.c.served_id))).scalar() or 0)
 
     def saved(self, since_day: int) -> dict[str, tuple[float, float]]:
-        """Return, for each step, the dollars that calls on plans have cost and the dollars that the plans have saved.
+        """Return, for each step, (what its calls on plans have cost, what the plans have saved) in dollars.
 
-        The keys are those of the steps that made the calls. ``since_day`` is the first UTC day that counts, in days since 1970.
+        The keys are those of the steps (places in the application that make calls). ``since_day`` is the first UTC day that
+        counts, in days since 1970.
         """
         query = select(served.c.step, func.sum(served.c.usd), func.sum(served.c.saved_usd)).where(served.c.day >= since_day)
         with self._database.transaction() as connection:

@@ -147,7 +147,7 @@ class ReplayRows:
             """Whether the store has no replay yet."""
 
     def create(self, rows: Sequence[Mapping[str, Any]], notes: Mapping[str, Any]) -> None:
-        """Create the tables of the replay in one transaction.
+        """Create the tables of the replay, and add ``rows`` and ``notes``, in one transaction.
 
         Args:
             rows: the sampled calls or requests, as mappings from the columns of the table ``units`` to values.
@@ -188,15 +188,15 @@ class ReplayRows:
             return {unit_id: bytes(prompt) for unit_id, prompt in connection.execute(query)}
 
     def add_units(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append sampled calls or requests, given as mappings from the table's columns to values."""
+        """Append sampled calls or requests, given as mappings from the columns of the table ``units`` to values."""
         if rows:
             with self._database.transaction() as connection:
                 connection.execute(insert(units), rows)
 
     def set_compared(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Replace the stored comparisons of a profile's answers with the recorded answers by ``rows``, in one transaction.
+        """Replace all stored comparisons of a profile's answers with the recorded answers. The new ones are ``rows``.
 
-        ``rows`` are mappings from the columns of the table ``compared`` to values.
+        ``rows`` are mappings from the columns of the table ``compared`` to values. All in one transaction.
         """
         with self._database.transaction() as connection:
             metadata.create_all(connection)
@@ -205,9 +205,9 @@ class ReplayRows:
                 connection.execute(insert(compared), rows)
 
     def compared(self) -> list[dict[str, Any]]:
-        """Return the comparisons of a profile's answers with the recorded answers, unordered; empty without such a table.
+        """Return the comparisons of a profile's answers with the recorded answers, in any order; empty if none were stored.
 
-        Each is a mapping from the table's columns to values.
+        Each is a mapping from the columns of the table ``compared`` to values.
         """
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(compared.name):
@@ -217,8 +217,8 @@ class ReplayRows:
     def said(self) -> dict[tuple[int, str], SaidOf]:
         """Return people's average scores for each question that has a label.
 
-        The keys are (number of the sampled call or request, name of the model, or digest, of the other answer). Only a person's
-        latest label of a question counts.
+        Each key has the number of the sampled call or request, and the name that identifies the other answer (its model or
+        digest). Only a person's latest label of a question counts.
         """
         last: dict[int, dict[str, str]] = defaultdict(dict)
         for label in self.labels():
@@ -235,7 +235,7 @@ class ReplayRows:
         return found
 
     def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:
-        """Open these questions and close all others.
+        """Open the questions ``wanted``, so that people can answer them, and close all others.
 
         Each question is a mapping with ``unit_id``, ``model`` and ``is_today_left`` (whether the recorded answer is shown on
         the left). A question that already exists keeps its value of ``is_today_left``.

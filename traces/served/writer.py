@@ -46,9 +46,10 @@ Kept = TypeVar("Kept", bound=ServedStore | ObservationStore)
 
 @dataclass(frozen=True)
 class Feedback:
-    """A caller's feedback on a request's last answer: ``success`` is True (right), False (wrong) or a score in [0, 1].
+    """Feedback on the last answer of a request.
 
-    ``caller`` names who gives the feedback; it is empty for the application itself.
+    ``success`` is True (right), False (wrong) or a score in [0, 1]. ``caller`` names who gives the feedback; it is empty for
+    the application itself.
     """
 
     request_id: str
@@ -91,7 +92,7 @@ class StoreWriter(Generic[Item, Kept]):
         _OPEN.add(self)
 
     def opened(self) -> Kept:
-        """Open the store and return it; if this raises, the writer calls it again later."""
+        """Open the store and return it. If this raises, the writer calls this method again later."""
         raise NotImplementedError
 
     def write(self, store: Kept, items: list[Item]) -> None:
@@ -140,7 +141,7 @@ class StoreWriter(Generic[Item, Kept]):
             self._write_what_waits()
 
     def defer(self, finish: Callable[[], None]) -> None:
-        """Let the writer's thread call ``finish`` as soon as it runs; ``finish`` may queue items.
+        """Have ``finish`` called by the writer's thread as soon as that thread runs; ``finish`` may queue items.
 
         This starts no thread, so it may be called in a finalizer.
         """
@@ -158,14 +159,15 @@ class StoreWriter(Generic[Item, Kept]):
         return len(self._waiting) + self._writing
 
     def flush(self, timeout_s: float = CLOSING_S) -> bool:
-        """Wait until all queued items and deferred functions are done; return False after ``timeout_s`` seconds. Disk errors
-        are logged.
+        """Wait until all queued items are written and all deferred functions called; return False after ``timeout_s`` seconds.
+
+        Errors of the disk are logged.
         """
         with self._ready:
             return self._ready.wait_for(lambda: not (self.waiting or self._deferred or self._is_finishing), timeout_s)
 
     def close(self, timeout_s: float = CLOSING_S) -> bool:
-        """Write queued items and end the thread; return False if items were lost, which is counted and logged. Idempotent.
+        """Write queued items and end the thread; return False if items were lost. Losses are counted and logged. Idempotent.
 
         An item that is queued afterwards starts the thread again.
         """
@@ -332,7 +334,7 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
 
     Attributes:
         written: the number of rows added; feedback does not count.
-        unknown: the number of feedback items for requests without a row that has an answer.
+        unknown: the number of feedback items whose request has no row with an answer.
     """
 
     def __init__(
@@ -375,7 +377,10 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
 
 
 def _is_about_rows(error: BaseException | None) -> bool:
-    """Return whether ``error``, or an error that caused it, says that the items are invalid, not that the store failed."""
+    """Return whether ``error``, or an error that caused it, was raised because the items are invalid.
+
+    False if the store itself failed.
+    """
     while error is not None:
         if isinstance(error, _REFUSALS):
             return True
@@ -390,7 +395,7 @@ def _end_all() -> None:
 
 
 def _end_with_the_worker() -> None:
-    """Let child processes of :mod:`multiprocessing` call ``_end_all`` as they exit.
+    """Make child processes of :mod:`multiprocessing` call ``_end_all`` as they exit.
 
     Such processes skip Python's exit handlers but call their own finalizers.
     """

@@ -81,7 +81,10 @@ def _require_folder(path: Path) -> None:
 
 
 def _move_new(draft: Path, path: Path) -> None:
-    """Rename a file without ever replacing an existing file, even with concurrent writers."""
+    """Rename ``draft`` to ``path``; raise :class:`StoreError` if ``path`` exists.
+
+    If the file system has hard links, this also holds if another process creates ``path`` at the same time.
+    """
     try:
         # A link fails if the name is taken; a rename would replace a store that was created meanwhile.
         os.link(draft, path)

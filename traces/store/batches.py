@@ -50,7 +50,7 @@ class BatchRecords:
         return OpenBatch(batch_id, key, model, None, len(calls), recorded_s)
 
     def submitted(self, batch_id: int, provider_id: str) -> None:
-        """Record the provider's id of a batch."""
+        """Record the id that the provider gave to a batch."""
         with self._database.transaction() as connection:
             connection.execute(update(_BATCHES).where(_BATCHES.c.batch_id == batch_id).values(provider_id=provider_id))
 
@@ -77,46 +77,48 @@ class BatchRecords:
             return [OpenBatch(*row) for row in connection.execute(query)]
 
     def provider_ids(self) -> frozenset[str]:
-        """Return the provider's ids of all submitted batches."""
+        """Return the ids that the providers have given to the submitted batches."""
         with self._database.transaction() as connection:
             return frozenset(connection.execute(select(_BATCHES.c.provider_id)).scalars()) - {None}
 
     def calls_of(self, batch_id: int) -> list[str]:
-        """Return the digests of those calls of a batch that are not deleted yet, because their results are not written."""
+        """Return the digests of those calls of a batch that are still stored, because their results are not written yet."""
         with self._database.transaction() as connection:
             return list(connection.execute(select(_CALLS.c.digest).where(_CALLS.c.batch_id == batch_id)).scalars())
 
     def find(self, digest: str) -> tuple[int, str | None] | None:
-        """Return the number of the batch with this call, and the call's answer; None if no batch contains the call.
+        """Return (the number of the batch that has the call, the call's answer); None if no batch has the call.
 
-        The answer is None until the batch is finished. ``digest`` is that of the call.
+        The answer is None until the batch is finished. ``digest`` is the digest of the call.
         """
         with self._database.transaction() as connection:
             row = connection.execute(select(_CALLS.c.batch_id, _CALLS.c.answer).where(_CALLS.c.digest == digest)).first()
             return None if row is None else (row[0], row[1])
 
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
-        """Return the maximum cost, in dollars, of the stored batch calls of a request and prefix, except the calls in
-        ``asked``.
+        """Return the maximum cost, in dollars, of the stored batch calls for the result of ``cell`` (request, prefix).
 
-        ``asked`` has the digests of the calls that the job has made.
+        The calls in ``asked``, the digests of the calls that the job has made, are left out.
         """
         with self._database.transaction() as connection:
             found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
             return float(sum(row.upper_usd for row in found if row.digest not in asked))
 
     def drop(self, cell: Cell) -> None:
-        """Delete the calls of a request and prefix, in the transaction that writes their result."""
+        """Delete the stored batch calls for the result of ``cell`` (request, prefix).
+
+        Called in the transaction that writes this result.
+        """
         with self._database.transaction() as connection:
             connection.execute(delete(_CALLS).where(_of(cell)))
 
     def digests(self, cell: Cell) -> frozenset[str]:
-        """Return the digests of the calls of a request and prefix."""
+        """Return the digests of the stored batch calls for the result of ``cell`` (request, prefix)."""
         with self._database.transaction() as connection:
             return frozenset(connection.execute(select(_CALLS.c.digest).where(_of(cell))).scalars())
 
     def requests(self) -> frozenset[str]:
-        """Return the ids of the requests with a call in a batch."""
+        """Return the ids of the requests for which a batch call is stored."""
         with self._database.transaction() as connection:
             return frozenset(connection.execute(select(_CALLS.c.request_id).distinct()).scalars())
 
@@ -128,9 +130,9 @@ class BatchRecords:
             return None if found is None else float(found)
 
     def terms(self) -> dict[str, Any] | None:
-        """Return the planning settings of requests in progress, as :meth:`note_terms` recorded them.
+        """Return the settings with which requests in progress choose models, as :meth:`note_terms` recorded them.
 
-        None if no batch has a call, or no settings were recorded.
+        None if no batch call is stored, or no settings were recorded.
         """
         with self._database.transaction() as connection:
             if connection.execute(select(_CALLS.c.digest).limit(1)).first() is None:
@@ -139,9 +141,9 @@ class BatchRecords:
             return json.loads(text) if text else None
 
     def note_terms(self, terms: Mapping[str, Any]) -> None:
-        """Record the planning settings of a dataset run, as plain JSON.
+        """Record the settings with which the requests of a dataset run choose models, as plain JSON.
 
-        A resumed request must plan in the same way, so that it repeats its calls.
+        A resumed request needs the same settings, so that it makes the same calls again.
         """
         with self._database.transaction() as connection:
             schema.set_meta(connection, _TERMS, json.dumps(dict(terms)))
@@ -167,14 +169,17 @@ class BatchRecords:
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
 
     def release_unsent(self) -> None:
-        """Set abandoned ledger entries to $0 if no call is recorded for them, since their calls were never sent."""
+        """Set the abandoned ledger entries of a request and prefix to $0 if no batch call is stored for it.
+
+        In this case, no call was sent.
+        """
         with self._database.transaction():
             for cell in self.abandoned():
                 if not self.digests(cell):
                     self.replace(cell)
 
     def leave(self, entry: int) -> None:
-        """Mark a ledger entry as abandoned, because the budget refused calls of its job after other calls were sent in batches.
+        """Mark a ledger entry as abandoned: the budget refused a call of its job after other calls were sent in batches.
 
         Its cost counts until :meth:`replace` is called for its request and prefix.
         """

@@ -56,18 +56,18 @@ class CheckpointPlace:
         self._held_bytes = 0
 
     def require_writable(self) -> None:
-        """Write a small file to the place, as a check before money is spent.
+        """Write a small file to the folder or address, as a check before money is spent.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the file cannot be written.
         """
         self._write(_MARK, b"Contents of the checkpoints of VineLM stores, each named by the sha256 of what it holds.\n")
 
     def write(self, content: bytes) -> str:
-        """Store a content and return its digest.
+        """Store the content of a checkpoint, and return its digest.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the content cannot be written.
         """
         digest = hashlib.sha256(content).hexdigest()
         # Written without the lock: two threads that store one content write the same bytes under the same name.
@@ -120,7 +120,7 @@ class CheckpointPlace:
                 self._held_bytes -= len(dropped)
 
     def _translated(self, verb: str) -> AbstractContextManager[None]:
-        """Convert file system errors, whose classes vary by library, to a one-line :class:`StoreError`."""
+        """Inside the block, convert file system errors, whose classes vary by library, to a one-line :class:`StoreError`."""
 
         def said(error: Exception) -> StoreError:
             if isinstance(error, FileNotFoundError):

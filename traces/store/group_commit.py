@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class _Write:
-    """A function with a caller's writes, and its result or exception when done."""
+    """A write for which a caller waits: a function, and once it has run, its result or exception."""
 
     __slots__ = ("error", "is_done", "is_undone_alone", "result", "turn", "work")
 
@@ -59,7 +59,7 @@ class GroupCommit:
         return result
 
     def _wait_for(self, mine: _Write) -> None:
-        """Wait until another thread has done the write ``mine``; or do all waiting writes here, if it is this thread's turn."""
+        """Wait until another thread has done the write ``mine``; if it is this thread's turn, do all waiting writes here."""
         # Taken twice: the second time waits until another thread has done this write, or hands over to this one.
         mine.turn.acquire()
         with self._lock:
@@ -105,7 +105,7 @@ class GroupCommit:
 
 @contextmanager
 def _savepoint(connection: Connection) -> Iterator[None]:
-    """Roll back the writes of the block if the block raises an exception. SQLAlchemy's savepoints are several times slower."""
+    """If the block raises an exception, roll back the writes of the block. SQLAlchemy's savepoints are several times slower."""
     connection.exec_driver_sql("SAVEPOINT one")
     try:
         yield

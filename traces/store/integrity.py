@@ -28,12 +28,12 @@ Check = Callable[[sqlite3.Connection, Template], Iterator[str]]
 
 @dataclass(frozen=True)
 class Finding:
-    """A type of problem in a store.
+    """One kind of problem that was found in a store.
 
     Attributes:
         what: what is wrong.
-        count: how often it was found.
-        first: the first case.
+        count: how many cases were found.
+        first: a description of the first case.
         is_damage: whether it is damage; False for a mere remark.
     """
 
@@ -48,7 +48,7 @@ class CheckedStore:
     """Result of :func:`check_store`.
 
     Attributes:
-        rows, checkpoints, ledger_entries, tool_calls: the number of each that was checked.
+        rows, checkpoints, ledger_entries, tool_calls: how many of them were checked.
         findings: the problems that were found.
     """
 
@@ -65,7 +65,7 @@ class CheckedStore:
 
 
 def check_store(path: Path) -> CheckedStore:
-    """Check everything that needs no workflow: the file, rows, checkpoints, ledger and tool calls.
+    """Check the parts of a store that can be checked without its workflow: file, rows, checkpoints, ledger and tool calls.
 
     Reads the whole file. Changes nothing.
 

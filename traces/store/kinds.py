@@ -27,7 +27,7 @@ def request_kinds(store: ObservationStore) -> dict[str, str]:
 
 
 def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None:
-    """Replace the stored type of each request; without declared types, remove them. Durable on return."""
+    """Replace the stored type of each request by ``kinds``; if it is empty, remove all types. Durable when it returns."""
     with store.database.transaction() as connection:
         if kinds:
             schema.set_meta(connection, KINDS, json.dumps(dict(kinds), sort_keys=True))
@@ -38,7 +38,7 @@ def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None
 def told_apart(
     store: ObservationStore, rows: Iterable[Observation], template: Template, *, learn: bool = True
 ) -> tuple[list[Observation], Template]:
-    """Return the rows and the template with a separate set of stages for each request type; without types, both unchanged.
+    """Return the rows and the template with separate stages for each request type; without types, both are unchanged.
 
     Args:
         store: The store, which is only read.
@@ -57,10 +57,10 @@ def told_apart(
 
 
 def learnt_of_requests(store: ObservationStore, template: Template) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the type of each registered request, by request id, and why the estimate ignores declared types, as a tuple.
+    """Return (the type of each registered request, by request id; the reason why the estimate ignores declared types).
 
-    The types are empty if the template has none. The tuple has one sentence if the store declares types that the template does
-    not distinguish; otherwise it is empty.
+    The types are empty if the template has none. The reason is a tuple with one sentence if the store declares types that the
+    template does not distinguish; otherwise it is an empty tuple.
 
     Args:
         store: The store, which is only read.

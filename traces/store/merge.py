@@ -53,11 +53,12 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
     """Create the store at ``path`` from all rows, checkpoints, ledger entries and tool calls of ``inputs``, all or nothing.
 
     The inputs are not changed; rows keep their order. Inputs may have rows of the same request and prefix if these rows are
-    equal, as in copies of one store that were continued separately; the first input determines which sampler bought a row. The
-    cost of such a row counts once, and so does the common beginning of two ledgers. Retired rows are copied as retired. Answer
-    classes of requests that occur in several inputs are recomputed by the next profile, and so are all signals if the inputs
-    declare different ones. If inputs give a request different types, the first counts until a profile sets types again. Tool
-    calls of a session that two inputs share are copied once; see :func:`~vinelm.traces.store.tool_rows.copy_tool_rows`.
+    equal, as in copies of one store that were continued separately. The first of these inputs determines which sampler bought
+    the row. The cost of such a row counts once, and so does the common beginning of two ledgers. Retired rows are copied as
+    retired. Answer classes of requests that occur in several inputs are recomputed by the next profile, and so are all signals
+    if the inputs declare different ones. If inputs give a request different types, the first counts until a profile sets types
+    again. Tool calls of a session that two inputs share are copied once; see
+    :func:`~vinelm.traces.store.tool_rows.copy_tool_rows`.
 
     Args:
         inputs: two or more stores with the same current identity.
@@ -98,7 +99,7 @@ def _require_several(inputs: Sequence[Path]) -> None:
 def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -> tuple[list[int], list[int]]:
     """Copy all stores into ``merged``.
 
-    Return two lists with a number for each store: the rows that it added, and the rows that lose their prompt hashes.
+    Return two lists with a number for each store: how many rows it added, and how many rows lose their prompt hashes.
     """
     known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]] = {}
     alike = common_record(stores) is not None
@@ -164,8 +165,7 @@ def _new_rows(
 def bought(row: Observation, *, shown: bool) -> Observation:
     """Return the row without fields that can differ between copies of the same row in several stores.
 
-    These are the answer class, and the sampler, round and probability. With ``shown`` False, they are also the signal and the
-    answer.
+    These fields are the answer class, sampler, round and probability; if ``shown`` is False, also the signal and the answer.
     """
     if not shown:
         row = replace(row, signal=None, answer=None, answer_digest=None)
@@ -195,9 +195,9 @@ def _copy_rows(source: Connection, target: Connection, rows: Sequence[Observatio
 
 
 def _copy_retired(source: Connection, target: Connection, numbers: dict[int, int]) -> None:
-    """Copy the retired rows, except rows that both stores retired.
+    """Copy the retired rows, except rows that both stores have retired.
 
-    ``numbers``: the number in the target of each identity of the source.
+    ``numbers`` has the number in the target of each identity of the source, by its number in the source.
     """
     held = {_retired_key(dict(row._mapping)) for row in target.execute(select(schema.retired))}
     for row in source.execute(select(schema.retired).order_by(schema.retired.c.retired_id)):
@@ -235,7 +235,7 @@ def _ledger(connection: Connection) -> list[Entry]:
 def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], shared: set[tuple[str, str]]) -> Iterator[Entry]:
     """Yield the entries of ``ledger`` that are in none of the ledgers ``earlier``.
 
-    If it is unclear whether an entry is the same, it is yielded, so that spending is never understated.
+    If it is unclear whether an earlier ledger has the same entry, it is yielded, so that spending is never understated.
 
     ``shared`` has (request, prefix) of the rows that an earlier store also has.
     """

@@ -43,7 +43,10 @@ class StoredPrompts:
         self._store, self._database = store, store.database
 
     def begin(self) -> bytes:
-        """Return the key of the store's hashes; create key and table if missing. The caller must have locked the store."""
+        """Return the secret key with which the store's prompts are hashed; create key and table if missing.
+
+        The caller must have locked the store.
+        """
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             return _set_key(connection, os.urandom(KEY_BYTES))
@@ -104,10 +107,10 @@ def prompt_stages(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Sh
 
 
 def prompt_tokens(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> dict[Cell, tuple[int, int]]:
-    """Return (static, shared) numbers of prompt tokens, keyed by (request, prefix), for rows whose shapes and tokens are known.
+    """Return (static, shared), two numbers of prompt tokens, for each row whose shapes and tokens are known.
 
-    Static tokens are sent by most requests of the stage, shared tokens by other requests too; see
-    :class:`~vinelm.prompts.radix.TokensByLabel`. The shares, measured on texts, are applied to the tokens that the provider
+    The keys are (request, prefix). Static tokens are sent by most requests of the stage, shared tokens by other requests too;
+    see :class:`~vinelm.prompts.radix.TokensByLabel`. The shares, measured on texts, are applied to the tokens that the provider
     counted.
     """
     labels = iter(_tree(rows, shapes).labels().tolist())
@@ -135,14 +138,14 @@ def _key(connection: Connection) -> bytes | None:
 
 
 def _set_key(connection: Connection, key: bytes) -> bytes:
-    """Return the store's key of hashes; if it has none, set ``key`` first."""
+    """Return the key with which the store's prompts are hashed; if the store has no key, set ``key`` first."""
     values = {"key": PROMPT_KEY, "value": key.hex()}
     connection.execute(insert(schema.meta).on_conflict_do_nothing(), values)
     return _key(connection) or key
 
 
 def _packed(connection: Connection) -> dict[tuple[str, str], bytes]:
-    """Return the packed shapes by request and prefix (JSON text)."""
+    """Return the packed shapes of each row's prompts, keyed by (request id, prefix as JSON text)."""
     if not inspect(connection).has_table(prompts.name):
         return {}
     columns = (prompts.c.request_id, prompts.c.prefix, prompts.c.shapes)

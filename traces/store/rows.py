@@ -39,9 +39,9 @@ def misfit(row: Observation, template: Template) -> str | None:
 
 
 def _place_misfit(row: Observation, template: Template) -> str | None:
-    """Return why a row does not fit a template; None if nothing is wrong with the row alone.
+    """Return why the fields of a row do not fit a template; None if nothing is wrong with them.
 
-    Rows before it on the path, which would show more, are not consulted.
+    Only the row itself is checked, not the earlier rows on its path.
     """
     levels = template.flow.stages_at
     if row.depth > len(levels):
@@ -65,7 +65,7 @@ def _place_misfit(row: Observation, template: Template) -> str | None:
 
 
 def cell_name(request_id: str, prefix: Sequence[str]) -> str:
-    """Return the text for a request and prefix in messages."""
+    """Return a text that names a request and prefix in messages."""
     return f"request {request_id!r}, prefix {'/'.join(prefix)}"
 
 
@@ -85,7 +85,7 @@ _ADD_LEDGER_ENTRIES = (
 
 
 def values_of(observation: Observation) -> dict[str, Any]:
-    """Return the values of all columns but ``row_id``. Secrets in the failure's detail are replaced."""
+    """Return the values of all columns except ``row_id``, by column. Secrets in the text of the failure are replaced."""
     values = {name: getattr(observation, name) for name in FIELDS}
     if not observation.is_timed:
         values["latency_s"] = None
@@ -155,7 +155,10 @@ def _chunks(values: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _insert_at_once(cursor: Any, rows: list[dict[str, Any]]) -> int:
-    """Insert rows into PostgreSQL in one statement, so that its triggers for the totals run only once."""
+    """Insert rows into PostgreSQL in one statement, and return their number.
+
+    The triggers that update totals then run only once.
+    """
     one = f"({', '.join(['%s'] * len(_COLUMNS))})"
     columns, places = ", ".join(_COLUMNS), ", ".join([one] * len(rows))
     values = [number_of_flag(row[name]) if name == "success" else row[name] for row in rows for name in _COLUMNS]
@@ -164,7 +167,10 @@ def _insert_at_once(cursor: Any, rows: list[dict[str, Any]]) -> int:
 
 
 def read_rows(connection: Connection, *, after: int | None = None) -> Iterator[Observation]:
-    """Yield all rows, or those after a row number, in insertion order and inside the caller's transaction."""
+    """Yield all rows in the order of insertion; with ``after``, only the rows whose number is above it.
+
+    Reads in the caller's transaction.
+    """
     prefixes: dict[str, tuple[str, ...]] = {}  # only a few distinct ones: each is decoded once
     cursor = connection.connection.cursor()
     try:
@@ -193,10 +199,10 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `dumps
 
 
 def encode_prefix(prefix: Sequence[str]) -> str:
-    """Return the prefix as compact JSON text."""
+    """Return a prefix (the models of the calls so far) as compact JSON text."""
     return _ENCODER.encode(list(prefix))
 
 
 def decode_prefix(text: str) -> tuple[str, ...]:
-    """Parse what :func:`encode_prefix` returned."""
+    """Return the prefix that :func:`encode_prefix` wrote as ``text``."""
     return tuple(json.loads(text))

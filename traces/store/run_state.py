@@ -34,7 +34,7 @@ class RunRecords:
     # -- checkpoints -------------------------------------------------------------------------------------------
 
     def checkpoint_cells(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Return the (request, prefix) pairs that have a checkpoint."""
+        """Return the (request, prefix) pairs of the rows that have a checkpoint. A prefix is the models of the calls so far."""
         with self._database.transaction() as connection:
             found = connection.execute(select(schema.checkpoints.c.request_id, schema.checkpoints.c.prefix))
             return [(row[0], decode_prefix(row[1])) for row in found]

@@ -21,7 +21,9 @@ from vinelm.traces.store.store import ObservationStore
 
 @dataclass(frozen=True, kw_only=True)
 class SignalRecord:
-    """The declarations from which a store's signals, answers and answer classes were computed, with counts of problems.
+    """What the workflow declared when a store's signals and answer classes were computed, with counts of problems.
+
+    An answer class is a set of equal answers to a request.
 
     Attributes:
         signal: digest of the signal's code, or ``status``; None without a signal.
@@ -52,7 +54,7 @@ class SignalRecord:
         return (self.signal, self.edges, self.answer) == (other.signal, other.edges, other.answer)
 
     def to_json(self) -> str:
-        """Return JSON text, read by :meth:`from_json`."""
+        """Return the record as JSON text, which :meth:`from_json` reads."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -62,12 +64,15 @@ class SignalRecord:
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> SignalRecord:
-        """Return the record with these fields, given as in JSON."""
+        """Return the record with the fields in ``plain``, whose values have JSON types."""
         return cls(**{**plain, "edges": tuple(plain["edges"]), "answer": tuple(plain["answer"])})
 
 
 class Shown(NamedTuple):
-    """What a row shows: its signal, its answer as JSON text, and a digest of that text; None for missing values."""
+    """What is read from the state after a row: its signal, its answer as JSON text, and a digest of that text.
+
+    Each is None if it is missing.
+    """
 
     signal: str | None = None
     answer: str | None = None
@@ -75,7 +80,9 @@ class Shown(NamedTuple):
 
 
 class ShownRows:
-    """Reads and changes signals, answers and answer classes of rows. Makes no call; every write is durable.
+    """Reads and changes the signals, answers and answer classes (sets of equal answers) of rows.
+
+    Makes no call; every write is durable.
 
     Args:
         store: the store; to change something, the caller must have locked it.
@@ -86,7 +93,7 @@ class ShownRows:
 
     @property
     def record(self) -> SignalRecord | None:
-        """The declarations of the rows' signals and classes; None if nothing was declared."""
+        """What the workflow declared when the rows' signals and classes were computed; None if nothing was declared."""
         with self._database.transaction() as connection:
             return record_of(connection)
 
@@ -125,7 +132,7 @@ class ShownRows:
             return len(values)
 
     def forget(self, *, with_answers: bool = True) -> None:
-        """Delete rows' signals, classes and (``with_answers``) answers, because the workflow no longer declares them."""
+        """Delete all rows' signals and classes, and if ``with_answers`` their answers: the workflow no longer declares them."""
         nothing = dict.fromkeys((*Shown._fields, "answer_class") if with_answers else ("signal", "answer_class"))
         with self._database.transaction() as connection:
             for table in (schema.observations, schema.retired):
@@ -142,7 +149,7 @@ class ShownRows:
 
 
 def record_of(connection: Connection) -> SignalRecord | None:
-    """Return the declarations of the store's signals and classes; None if nothing was declared."""
+    """Return what the workflow declared when the store's signals and classes were computed; None if nothing was declared."""
     text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == SIGNALS)).scalar()
     return None if text is None else SignalRecord.from_json(text)
 
@@ -154,9 +161,9 @@ _SET_CLASS = update(_ROWS).where(*_CELL).values(answer_class=bindparam("number")
 
 
 def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
-    """Return the declarations that all stores share; None if they differ or nothing is declared.
+    """Return the record of the declarations that all stores share; None if they differ or nothing is declared.
 
-    The numbers of unknown requests and of rows without a state are sums over the stores; ``rows`` is -1.
+    Its ``unknown`` and ``without_state`` are sums over the stores, and its ``rows`` is -1.
     """
     records = [ShownRows(store).record for store in stores]
     first = records[0]

@@ -175,7 +175,7 @@ class ObservationStore:
         return ", ".join(self._database.holders()) or None
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
+        """Close the store. Idempotent."""
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -190,7 +190,7 @@ class ObservationStore:
         return self._database
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Lock the store for a run; other processes may still read it.
+        """Lock the store for a run while the block runs; other processes may still read it.
 
         Raises:
             StoreError: another process has locked the store; the message names it.
@@ -199,7 +199,7 @@ class ObservationStore:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Commit all writes of this thread inside the block together, or none of them."""
+        """Commit all writes that this thread makes inside the block together; if the block raises, none of them."""
         with self._database.transaction():
             yield
 
@@ -298,10 +298,9 @@ class ObservationStore:
     def to_pandas(self) -> pandas.DataFrame:
         """Return a data frame with a row for each observation, in the order of storage. Needs the extra ``pandas``.
 
-        The columns are the fields of :class:`~vinelm.rows.observation.Observation` (dollars in ``cost_usd`` and
-        ``tool_cost_usd``,
-        seconds in ``latency_s``, ``tool_latency_s`` and ``ttft_s``), with ``model`` and ``depth`` (from 1) after ``prefix``,
-        which is a tuple of model names. Unknown values are missing.
+        The columns are the fields of :class:`~vinelm.rows.observation.Observation`. Dollars are in ``cost_usd`` and
+        ``tool_cost_usd``, seconds in ``latency_s``, ``tool_latency_s`` and ``ttft_s``. The columns ``model`` and ``depth``
+        (from 1) follow ``prefix``, which is a tuple of model names. Unknown values are missing.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -329,7 +328,7 @@ class ObservationStore:
             connection.execute(insert(schema.sources), values)
 
     def has(self, request_id: str, prefix: Sequence[str]) -> bool:
-        """Return whether a request has a row for this whole prefix."""
+        """Return whether a request has a row for this whole prefix (the models of its calls)."""
         cell = {"request": request_id, "prefix": encode_prefix(prefix)}
         with self._database.transaction() as connection:
             return connection.execute(_HAS_ROW, cell).first() is not None
@@ -339,7 +338,7 @@ class ObservationStore:
             return int(connection.execute(select(func.count()).select_from(schema.observations)).scalar_one())
 
     def checkpoint(self, request_id: str, prefix: Sequence[str]) -> bytes | None:
-        """Return the serialized state after ``prefix``; None if there is none.
+        """Return the serialized state of a request after the calls of ``prefix`` (their models); None if there is none.
 
         Raises:
             StoreError: the state is damaged, or is stored elsewhere and cannot be read.
@@ -402,14 +401,15 @@ class ObservationStore:
             return new_key(connection.execute(_RESERVE, entry))
 
     def raise_reservation(self, reservation: int, upper_usd: float) -> None:
-        """Set the amount of a reservation, which is the maximum cost of its calls, in dollars."""
+        """Set the amount of a reservation to ``upper_usd``, the maximum cost of its calls in dollars."""
         with self._database.transaction() as connection:
             connection.execute(_RAISE, {"entry": reservation, "upper": upper_usd})
 
     def settle(self, reservation: int, cost_usd: float, request_id: str | None = None) -> None:
         """Record the actual cost, in dollars, of a reservation that does not end with a row.
 
-        ``request_id`` is set in the ledger entry if the reservation was made without a request; None changes nothing.
+        ``request_id`` is for a reservation that was made without a request: it is set in the ledger entry. None changes
+        nothing.
         """
         paid = {"entry": reservation, "paid": cost_usd}
         with self._database.transaction() as connection:

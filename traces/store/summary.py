@@ -39,7 +39,7 @@ class Contents:
         waiting: whether retired rows must be scored again, which the next run does.
         signals: for each signal, the number of rows that have it.
         answers: number of rows with an answer.
-        continued: number of rows after an answer that the workflow's own check passed.
+        continued: number of rows that follow an answer that the workflow's own check passed.
         tools: counts of recorded tool calls; see :func:`~vinelm.traces.store.tool_rows.tool_counts`.
         shown: declarations of signals and answer classes, with counts of problems; None if nothing was declared.
     """

@@ -56,7 +56,7 @@ COLUMNS = tuple(column for column in tool_calls.columns if column.name != "call_
 
 
 def tool_rows(connection: Connection) -> dict[str, list[ToolRow]]:
-    """Return the rows of each session in order, by the session's name; empty if nothing was recorded."""
+    """Return the rows of each session of tool calls, in order, by the session's name; empty if nothing was recorded."""
     found: dict[str, list[ToolRow]] = {}
     if inspect(connection).has_table(tool_calls.name):
         for row in connection.execute(select(*COLUMNS).order_by(tool_calls.c.request_id, tool_calls.c.seq)):
@@ -65,7 +65,7 @@ def tool_rows(connection: Connection) -> dict[str, list[ToolRow]]:
 
 
 def add_tool_rows(connection: Connection, rows: Sequence[ToolRow]) -> None:
-    """Add rows inside the caller's transaction.
+    """Add rows to the table of tool calls, inside the caller's transaction.
 
     Raises:
         ValueError: a value is not a valid row of the table.
@@ -105,10 +105,10 @@ def _unnamed(row: ToolRow) -> dict[str, Any]:
 
 
 def tool_counts(connection: Connection) -> dict[str, int]:
-    """Return the numbers of ``sessions``, of ``calls``, of ``unused`` calls, and of calls ``with_values``.
+    """Return four numbers by name: ``sessions``, ``calls``, ``unused`` calls, and calls ``with_values``.
 
-    Unused calls are those whose result the application did not request; those with values have recorded arguments. Empty if
-    nothing was recorded.
+    The result of an unused call was never requested by the application. The arguments of a call with values are recorded. Empty
+    if nothing was recorded.
     """
     if not inspect(connection).has_table(tool_calls.name):
         return {}
@@ -123,7 +123,7 @@ def tool_counts(connection: Connection) -> dict[str, int]:
 
 
 def problem_of(row: ToolRow) -> str | None:
-    """Return what is wrong with a row; None if the row is valid."""
+    """Return what is wrong with a row of the table of tool calls; None if the row is valid."""
     figures = [one for name in _FIGURES if isinstance(one := row.get(name), int | float) and math.isfinite(one)]
     if len(figures) < len(_FIGURES):
         return "seconds or dollars are no finite numbers"

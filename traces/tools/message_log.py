@@ -101,7 +101,7 @@ def _events(events: list[dict[str, Any]], where: str) -> Iterator[str | dict[str
 
 
 def _messages(messages: list[dict[str, Any]], where: str) -> Iterator[str | dict[str, Any]]:
-    """Yield the user's texts and the tool calls.
+    """Yield the texts of the user, and the tool calls as dictionaries, in order.
 
     A call is yielded when its answer comes; a call without an answer is left out. Errors begin with ``where`` (``FILE:LINE``).
     """

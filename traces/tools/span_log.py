@@ -23,7 +23,7 @@ _DECODER = json.JSONDecoder()
 
 
 class _Span(NamedTuple):
-    """The parts of a span that are used, with its start and end in seconds since 1970."""
+    """The fields of a span that are used here; its start and end are in seconds since 1970."""
 
     trace: str
     id: str
@@ -49,7 +49,7 @@ def span_sessions(text: str, path: Path) -> list[ToolSession]:
 
     Calls are ``execute_tool`` spans, in the order in which they ended. Arguments and results are read from
     ``gen_ai.tool.call.arguments`` and ``gen_ai.tool.call.result``, the user's messages from ``gen_ai.input.messages`` of model
-    spans, if present. Traces of one conversation follow each other without a pause.
+    spans, if present. In a session, the traces of one conversation follow each other without a pause.
 
     Args:
         text: a JSON document, or several JSON values such as JSON lines.
@@ -135,7 +135,7 @@ def _is_call(span: _Span) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return an attribute's value; if it is a text, the value that the text has as JSON."""
+    """Return an attribute's value, parsed if it is a JSON text."""
     return value_of(value) if isinstance(value, str) else value
 
 
@@ -154,7 +154,7 @@ def _user_words(value: Any) -> list[str]:
 
 
 def _values(text: str, path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield each JSON value of the text, with the number of its first line."""
+    """Yield (number of the value's first line, value) for each JSON value in the text."""
     at, line = 0, 1
     while True:
         begin = at

@@ -30,7 +30,7 @@ class ToolCalls:
         """Add sessions, replacing earlier sessions of the same name, and return the number of added calls.
 
         Args:
-            sessions: the sessions; they contain messages only if values are recorded.
+            sessions: the sessions; they contain messages of the user only if values (arguments and results) are recorded.
             reads: the names of the tools that only read; None if unknown.
         """
         count = 0
@@ -48,10 +48,9 @@ class ToolCalls:
         """Append the tool calls of runs to their sessions.
 
         Args:
-            parts: the tool calls and messages, in order; they contain values only if values are recorded.
-            begins: the second, counted from the start of the run's session, at which each run began, keyed by run. A run that
-                is missing is added: it begins when its session has ended so far, since a pause between two turns does not
-                count.
+            parts: the tool calls and messages, in order; they contain arguments and results only if these are recorded.
+            begins: for each run, the seconds from the start of its session to its begin; keyed by run. A run that is missing is
+                added. It begins where its session ends so far, because a pause between two turns does not count.
         """
         rows, places = list[dict[str, Any]](), dict[str, int]()
         with self._database.transaction() as connection:
@@ -75,7 +74,7 @@ class ToolCalls:
                 connection.execute(insert(tool_calls), rows)
 
     def sessions(self) -> tuple[list[ToolSession], frozenset[str]]:
-        """Return the sessions, without prefetched calls that no model requested, and the names of the read-only tools."""
+        """Return (the sessions, the names of the read-only tools). Prefetched calls that no model requested are left out."""
         found: dict[str, ToolSession] = {}
         reads: set[str] = set()
         with self._database.transaction() as connection:

@@ -52,7 +52,7 @@ class ToolWriter(StoreWriter[SessionPart, ObservationStore]):
         return ObservationStore.open_or_create(self.path, self._identity())
 
     def write(self, store: ObservationStore, items: list[SessionPart]) -> None:
-        """Append the parts to their sessions."""
+        """Append the tool calls and messages among ``items`` to their sessions."""
         begins = dict(self._begins)  # if a write is rolled back, nothing of it is remembered
         ToolCalls(store).append(items, begins)
         self.written += len(items)

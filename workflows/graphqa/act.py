@@ -77,8 +77,8 @@ def refusal(code: str) -> str | None:
     """Return why a snippet must not run, in one line; None if it may run. Executes nothing.
 
     Allowed are expressions, assignments, loops and conditions over the names in ``FUNCTIONS`` and ``BUILTINS``, names that the
-    snippet assigns, and methods of plain values. Not allowed are imports, definitions, ``try``, ``del``, names with an
-    underscore in front, and everything else.
+    snippet assigns, and methods of plain values. Not allowed are imports, definitions, ``try``, ``del``, names that begin with
+    an underscore, and anything else.
     """
     if len(code) > MOST_CODE_CHARS:
         return f"the snippet has more than {MOST_CODE_CHARS} characters: write less"
@@ -134,19 +134,19 @@ def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
 
 
 def start_sandbox() -> None:
-    """Start the sandbox's process before a fork, so that forked children share it.
+    """Start the process that runs snippets. Call this before a fork, so that forked children share the process.
 
-    It runs a trivial snippet, and raises the errors of :func:`run_snippet`.
+    It runs a trivial snippet, and raises the same errors as :func:`run_snippet`.
     """
     run_snippet("print(1)", {})
 
 
 def _asked(session: socket.socket, question: Mapping[str, Any], calls: Calls) -> dict[str, Any]:
-    """Send a snippet (``question``) to a session, answer the snippet's calls of functions, and return its result.
+    """Send a snippet (``question``) to a session (a process that runs snippets), and return its result.
 
-    The result is that of :func:`vinelm.workflows.graphqa.act_process.executed`. If the session sent nothing for
-    :data:`SILENT_S`, it has only ``status`` ("error") and ``error``; if the session's process is gone, only the ``status``
-    "died".
+    Calls of functions that the snippet makes are answered by ``calls``. The result is that of
+    :func:`vinelm.workflows.graphqa.act_process.executed`. If the session sends nothing for :data:`SILENT_S` seconds, the result
+    has only ``status`` ("error") and ``error``; if its process is gone, only the ``status`` "died".
 
     The session is closed unless it can be reused.
     """
@@ -183,8 +183,8 @@ class Calls:
         functions: the functions, by name.
 
     Attributes:
-        failure: the last exception of a function that is no :class:`GraphError`, which is not the model's fault; otherwise
-            None.
+        failure: the last exception that a function raised through no fault of the model, that is, not a :class:`GraphError`;
+            otherwise None.
     """
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
@@ -193,11 +193,9 @@ class Calls:
         self.failure: BaseException | None = None
 
     def answer(self, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Call the function ``name``.
+        """Call the function ``name`` with ``args`` and ``options`` (its positional and keyword arguments).
 
         Return ``{"value": RESULT}``, or ``{"error": TEXT}``, in which the text tells the model what is wrong.
-
-        ``args`` and ``options`` are the call's positional and keyword arguments.
         """
         if time.monotonic() - self._started_s > CALLS_S:
             return {"error": f"the calls took longer than {CALLS_S:.0f} s: ask for less"}
@@ -217,7 +215,7 @@ class Calls:
             return {"error": "the graph does not answer"}
 
     def require_sound(self) -> None:
-        """Raise :class:`SandboxFailure` if a function failed and this was not the model's fault."""
+        """Raise :class:`SandboxFailure` if a function has failed through no fault of the model."""
         if self.failure is not None:
             kind = type(self.failure).__name__
             raise SandboxFailure(f"a function of the graph raised {kind}: mend the source or its embedder") from self.failure

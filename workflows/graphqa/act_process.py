@@ -43,7 +43,10 @@ Ask: TypeAlias = Callable[[str, Sequence[Any], Mapping[str, Any]], Mapping[str, 
 
 
 def main(descriptor: int) -> None:
-    """Fork a process for each socket that arrives over the socket with this descriptor, until the application has ended."""
+    """For each socket received over the socket ``descriptor``, fork a process that runs snippets.
+
+    Return when the application has ended.
+    """
     serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES, data_bytes=DATA_BYTES, ended=_ended)
 
 
@@ -53,7 +56,8 @@ def executed(code: str, names: Sequence[str], ask: Ask) -> dict[str, Any]:
     Args:
         code: The snippet.
         names: The names of the functions that the snippet may call.
-        ask: Called with the name and the arguments of such a call; returns the ``value`` or the ``error`` of the call.
+        ask: Called when the snippet calls such a function, with its name and arguments; returns the ``value`` or the ``error``
+            of the call.
 
     Returns:
         ``status`` ("ok", "error", or "died" if the worker died), ``printed``, ``error`` (one line or None), ``is_cut``.
@@ -110,7 +114,7 @@ def _line_of(plain: Mapping[str, Any]) -> bytes:
 
 
 class _Asked:
-    """Calls ``ask`` for each function that a snippet calls, and sums the seconds that the answers took (``seconds``)."""
+    """Passes each function call of a snippet to ``ask``, and sums the seconds that the answers took (``seconds``)."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -126,7 +130,10 @@ class _Asked:
 
 
 class _Printed:
-    """Collects printed text up to :data:`MOST_PRINTED`. It must not raise, or the run would only end at its time limit."""
+    """Collects the text that a snippet prints, up to :data:`MOST_PRINTED`.
+
+    It must not raise, because the snippet would then run until its time limit.
+    """
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -162,7 +169,7 @@ def _ended() -> None:
 
 @cache
 def _pool() -> monty.Monty:
-    """Return the pool with this process's single sandbox worker; it is started once and lives until the process ends."""
+    """Return the pool with this process's single sandbox worker, which is started once and runs until the process ends."""
     wait_for_children()  # the pool's worker is one
     pool = monty.Monty(max_processes=1, checkout_timeout=WAIT_S)
     pool.__enter__()

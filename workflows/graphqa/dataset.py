@@ -65,22 +65,22 @@ def fault(row: Mapping[str, Any], sources: Mapping[str, GraphSource]) -> str | N
 
 
 def is_right(request: Request, state: Mapping[str, Any]) -> bool:
-    """Return whether the state's answer has exactly the right names or number.
+    """Return whether the state's answer has exactly the names, or the number, of the right answer.
 
-    If the request says ``any_of``, one or more of the right names suffice, without others.
+    If the request has ``any_of``, an answer with only some of the right names is right, too.
     """
     given, right = names_in(state.get("answer") or ""), names_in(str(request.data["answer"]))
     return bool(given) and (given <= right if request.data.get("any_of") else given == right)
 
 
 def same_names(one: str | None, other: str | None) -> bool:
-    """Return whether two answers have the same names or number; symmetric. A missing answer agrees with nothing."""
+    """Return whether two answers have the same names or the same number. A missing answer (None) is equal to nothing."""
     first, second = names_in(one or ""), names_in(other or "")
     return bool(first) and first == second
 
 
 def calls_in(program: str) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Yield (function name, arguments) of each call of a graph function in a program; the program must be valid Python."""
+    """Yield (function name, arguments) for each call of a graph function in a program, which must be valid Python."""
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
             yield node.func.id, [*node.args, *(keyword.value for keyword in node.keywords)]
@@ -113,7 +113,7 @@ def _fault_of_program(program: str, source: GraphSource) -> str | None:
 
 
 def _numbers(file: Path) -> list[int]:
-    """Return the numbers, from 1, of the lines of the file that are not blank."""
+    """Return the line numbers, from 1, of the lines of the file that are not blank."""
     opener: Any = gzip.open if file.suffix == ".gz" else open
     with opener(file, "rt", encoding="utf-8") as lines:
         return [number for number, line in enumerate(lines, start=1) if line.strip()]

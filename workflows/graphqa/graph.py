@@ -58,34 +58,41 @@ class GraphStages:
         return self.sources[name]
 
     def classify(self, state: GraphState, model: Any) -> GraphState:
-        """Let the model choose the branch, with one call."""
+        """Let the model choose the branch, with one call; return the changed keys of the state."""
         return {"arm": prompts.arm_of(_asked(model, prompts.CLASSIFY, f"Question: {state['question']}")), "shown": None}
 
     def act_direct(self, state: GraphState, model: Any) -> GraphState:
-        """Let the model write the snippet that prints the answer, with one call."""
+        """Let the model write the snippet that prints the answer, with one call; return the changed keys of the state."""
         system = prompts.act_system(self.source(state).schema())
         return _written(model, system, prompts.act_prompt(state["question"], state.get("code"), state.get("error")))
 
     def plan(self, state: GraphState, model: Any) -> GraphState:
-        """Let the model list what has to be looked up, and by which types of edges, with one call."""
+        """Let the model list the facts to look up and the types of edges that lead to them, with one call.
+
+        Returns the changed keys of the state.
+        """
         return self._thought(model, prompts.PLAN, f"Question: {state['question']}", state)
 
     def act(self, state: GraphState, model: Any) -> GraphState:
-        """Let the model write a snippet for the missing facts, with one call.
+        """Let the model write a snippet for the missing facts, with one call; return the changed keys of the state.
 
-        The prompt has the types of edges of the plan, but not the notebook.
+        The prompt has the types of edges that the plan names, but not the notebook.
         """
         system = prompts.act_system(self.source(state).schema(state["edges"]))
         return _written(model, system, prompts.act_prompt(state["missing"], state.get("code"), state.get("error")))
 
     def reason(self, state: GraphState, model: Any) -> GraphState:
-        """Let the model answer from the notebook, or say what is missing, with one call."""
+        """Let the model answer from the notebook, or say what is missing, with one call.
+
+        Returns the changed keys of the state.
+        """
         return self._thought(model, prompts.REASON, prompts.reason_prompt(state["question"], state.get("notebook", [])), state)
 
     def run(self, state: GraphState, retrieve: Callable[[str], str]) -> GraphState:
-        """Run the last snippet and note what it printed in the notebook; a tool, without a model call.
+        """Run the last snippet, and add what it printed, or why it failed, to the notebook.
 
-        ``retrieve`` returns the id of the node with a given name.
+        Returns the changed keys of the state. This is a tool, without a model call. ``retrieve`` returns the id of the node
+        with a given name.
         """
         code = state.get("code")
         if code is None:
@@ -115,16 +122,16 @@ class GraphStages:
 
 
 def finished(state: Mapping[str, Any]) -> bool:
-    """Return whether the workflow's own check accepts: there is an answer."""
+    """Return whether the workflow's own check passes, that is, whether there is an answer."""
     return bool(state.get("answer"))
 
 
 def signal(state: Mapping[str, Any]) -> str | None:
-    """Return the outcome of the last stage, the workflow's signal; None if it has none.
+    """Return the workflow's signal, which is the outcome of the last stage; None if that stage has no outcome.
 
     ``finished`` means that there is an answer, ``facts`` that a snippet printed facts, and ``empty`` that it printed nothing.
-    ``code error`` means that it failed, ``refused`` that its syntax is not allowed, and ``form`` that the model's text could
-    not be read.
+    ``code error`` means that the snippet failed, ``refused`` that its syntax is not allowed, and ``form`` that the model's text
+    could not be read.
     """
     return state.get("shown")
 
@@ -157,7 +164,7 @@ def retriever(vine: Vine, stages: GraphStages) -> Callable[[Mapping[str, Any], A
     """
 
     def retrieve_node(text: str, graph: str = "") -> str:
-        """Return the id of the node with that name."""
+        """Return the id of the node with the name ``text`` in the graph named ``graph``."""
         return stages.source({"graph": graph}).retrieve(text)
 
     tool = vine.tool(retrieve_node, read_only=True)
@@ -171,7 +178,10 @@ def retriever(vine: Vine, stages: GraphStages) -> Callable[[Mapping[str, Any], A
 
 
 def make_build(sources: Mapping[str, GraphSource]) -> Callable[[Vine], Any]:
-    """Return ``build(vine)``, which returns the uncompiled ``StateGraph``; its input is ``question`` and perhaps ``graph``."""
+    """Return the function ``build(vine)``, which returns the workflow's uncompiled ``StateGraph``.
+
+    The graph's input is ``question``, and ``graph`` if there are several graphs.
+    """
     stages = GraphStages(sources)
 
     def build(vine: Vine) -> Any:

@@ -12,11 +12,11 @@ _UNKNOWN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\[^\\'\"abfnrtvxuUN0-7\n]")
 
 
 class LiteralCalls:
-    """Finds ``name("text")`` in a text that arrives in pieces of any size, reading each character once.
+    """Finds calls ``name("text")`` in code that arrives in pieces of any size; each character is read once.
 
     Only a single plain literal counts: no f-string, no expression, nothing in a comment or inside another string. Prose and
-    fences around the code are harmless: the end of a line ends an unclosed string with single quote marks, and a fence ends any
-    string.
+    fences around the code are harmless. A string that began with one quote mark ends at the end of its line at the latest, and
+    any string ends at a fence.
 
     Args:
         name: The function's name.
@@ -65,7 +65,7 @@ class LiteralCalls:
         return False
 
     def _start(self, prefix: str = "", quote: str = "") -> None:
-        """Begin a string; later characters decide whether it has one or three quote marks."""
+        """Begin a text literal; the characters that follow decide whether it has one or three quote marks."""
         self._prefix, self._quote, self._body, self._text = prefix, quote, [quote], ""
         self._n_quotes, self._run, self._is_escaped = 0, 1, False
 

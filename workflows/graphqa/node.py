@@ -20,7 +20,7 @@ class Node:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as a feature: JSON types only, long text cut to 200 characters, bytes replaced by their number."""
+    """Return a value as a feature of a node: in JSON types, long text cut to 200 characters, bytes replaced by their number."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, str):

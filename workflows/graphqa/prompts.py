@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Reasoned:
-    """The content of a model's plan or reasoning.
+    """What a model's plan or reasoning says, as read from the model's text.
 
     Attributes:
         answer: the answer; ``"#"`` means the last entry of the notebook. None if none is given.
@@ -69,7 +69,7 @@ def code_of(text: str) -> str | None:
 
 
 def reasoned(text: str, edge_types: Collection[str]) -> Reasoned:
-    """Return the content of a model's plan or reasoning; types of edges that are not in ``edge_types`` are dropped."""
+    """Return what a model's plan or reasoning says; types of edges that are not in ``edge_types`` are left out."""
     finish, missing, edges = _FINISH.search(text), _MISSING.search(text), _EDGES.search(text)
     named = [name.strip().strip("`'\"") for name in edges[1].split(",")] if edges else []
     return Reasoned(
@@ -80,15 +80,19 @@ def reasoned(text: str, edge_types: Collection[str]) -> Reasoned:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Return the names of an answer, ignoring case and order; numbers by value, so that 8 and 8.0 are equal."""
+    """Return the names (or the number) in an answer, in a form in which equal answers are equal.
+
+    Case and order are ignored, and numbers are compared by value, so that 8 and 8.0 are equal.
+    """
     parts = (part.strip().strip("'\"[].").casefold() for part in re.split(r",\s|[\n;]", text))
     return frozenset(repr(float(part)) if _NUMBER.fullmatch(part) else part for part in parts if part)
 
 
 def noted(notebook: Sequence[str], entry: str) -> list[str]:
-    """Return the notebook with ``entry`` at the end; if it does not fit, with a note that it was left out.
+    """Return the notebook with ``entry`` added at the end.
 
-    If the last entry already is this note, the notebook stays as it is.
+    If the entry does not fit, a note that it was left out is added instead. If the last entry already is this note, the
+    notebook is returned unchanged.
     """
     if notebook and notebook[-1] == LEFT_OUT:
         return list(notebook)
@@ -97,7 +101,7 @@ def noted(notebook: Sequence[str], entry: str) -> list[str]:
 
 
 def act_system(schema: str) -> str:
-    """Return the static part of the prompt of a stage that writes code; ``schema`` is :meth:`GraphSource.schema`."""
+    """Return the static part of the prompt of a stage that writes code; ``schema`` comes from :meth:`GraphSource.schema`."""
     return f"{ACT}\n\n{schema}"
 
 
@@ -120,7 +124,7 @@ def reason_prompt(question: str, notebook: Sequence[str]) -> str:
 
 
 def digest() -> str:
-    """Return a hash of the prompts: different prompts make a different workflow."""
+    """Return a hash of all prompts, which changes if any prompt changes."""
     acts = act_system(""), act_prompt("", "", ""), act_prompt("", None, "")
     shown = (CLASSIFY, *acts, PLAN, REASON, reason_prompt("", ["a"]), LEFT_OUT)
     return hashlib.sha256("\0".join(shown).encode()).hexdigest()

@@ -26,7 +26,7 @@ print(', '.join(sorted(set(NodeFeature([n for n in count if count[n] == best], '
 
 
 def drawn(sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
-    """Return questions, with answers, about each graph, made from templates.
+    """Return questions about each graph, with their answers, made from templates.
 
     The templates ask for counts, for nodes one or two edges away, for nodes that two paths lead to, and for the node that most
     paths lead to. The same graphs give the same questions. Templates take turns, and so do graphs: the first n are a fair
@@ -48,8 +48,9 @@ def drawn(sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
 
 
 def _walks(source: GraphSource) -> Walks:
-    """Return, for each kind of node, the (type of edge, kind at the other end) pairs, without edges between nodes of one
-    kind.
+    """Return, for each kind of node, the (type of edge, kind at the other end) pairs that start there.
+
+    Edges between nodes of the same kind are left out.
     """
     found: Walks = {}
     for name in source.edge_types:
@@ -115,7 +116,7 @@ def _most(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, An
 
 
 def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> tuple[Node, list[tuple[str, str]]]:
-    """Return a start node, which has a unique name, and a random path of ``hops`` edges from the kind of the start node.
+    """Return a random node that is found by its name, and a random path of ``hops`` edges from its kind.
 
     The path is a list of (type of edge, kind at its other end). If possible, no edge has the same type as the previous edge.
     """
@@ -130,12 +131,15 @@ def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> t
 
 
 def _named(source: GraphSource, kind: str) -> list[Node]:
-    """Return those of the 12 most connected nodes of a kind that can be retrieved by a name, which is not the node's id."""
+    """Return those of the 12 most connected nodes of a kind that can be found by their name, if it is not the node's id."""
     return [node for node in source.nodes_of(kind)[:12] if node.name != node.id and source.retrieve(node.name) == node.id]
 
 
 def _names(source: GraphSource, ids: list[str]) -> Any:
-    """Return the names of these nodes, joined by commas; None if there are none, too many, or one with a comma."""
+    """Return the names of these nodes, joined by commas.
+
+    None if there are no names or too many, or if a name contains a comma.
+    """
     names = sorted(set(source.feature(ids, "name")))
     return ", ".join(names) if 0 < len(names) <= MOST_NAMES and not any("," in name for name in names) else None
 

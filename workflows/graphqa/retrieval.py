@@ -86,7 +86,7 @@ class Names:
 
     @cached_property
     def _postings(self) -> tuple[dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]], dict[str, float]]:
-        """For each trigram of characters, the names that contain it; and the weight of each trigram.
+        """Return the names that contain each trigram of characters, and the weight of each trigram.
 
         The first mapping gives two arrays for a trigram: the positions of the names, and the trigram's component in each name's
         unit vector.

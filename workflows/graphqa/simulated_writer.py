@@ -17,12 +17,12 @@ _NEAR = 40
 
 
 class Task:
-    """Writes a stage's simulated answers by two functions.
+    """Writes the simulated answers of a stage: right answers with one function, wrong answers with another.
 
     Args:
         kinds: The kinds of mistakes.
-        ease: How easy the stage is; it is added to the margin by which a simulated model is right or wrong. Larger values give
-            more right answers.
+        ease: How easy the stage is; larger values give more right answers. It is added to the margin by which a simulated model
+            is right or wrong.
         write: Called with the request and a random generator; returns a right answer.
         mistake: Called with the request, a kind of mistake and a random generator; returns an answer with that mistake.
         harder: Factor by which the difficulty of the program is multiplied.
@@ -40,24 +40,24 @@ class Task:
         self._write, self._mistake = write, mistake
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return the difficulty of the request's gold program by skill, each in [0, 1]."""
+        """Return how difficult the request's gold program (the one that prints its label) is, by skill, each in [0, 1]."""
         return {name: min(1.0, self._harder * share) for name, share in _skills(gold_of(request)).items()}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return a right answer."""
+        """Return a right answer to the request."""
         return self._write(request, rng)
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return an answer with a mistake of that kind, or of another kind if this one does not apply."""
+        """Return an answer with a mistake of the given kind, or of another kind if that one does not apply."""
         return self._mistake(request, kind, rng)
 
 
 class ProgramWriter(Task):
-    """Simulates the answers of every stage, for requests whose row has a ``program``. The object itself writes the snippets of
-    the direct branch; :meth:`at` returns the writer of each stage.
+    """Simulates the answers of every stage, for requests whose row has a ``program``.
 
-    Nothing here was measured on a real model. A correct plan names the edges of the program. Correct reasoning returns the last
-    entry of the notebook; executing the program decides whether that is the right answer.
+    This object itself writes the snippets of the direct branch; :meth:`at` returns the writer of each stage. Nothing here was
+    measured on a real model. A correct plan names the edges of the program. Correct reasoning returns the last entry of the
+    notebook; executing the program decides whether that is the right answer.
 
     Kinds of error in code: ``wrong_edge``, ``wrong_entity``, ``lost_hop``, ``syntax``, ``format`` (no snippet) and ``early``
     (returns the name of the entity).
@@ -77,7 +77,7 @@ class ProgramWriter(Task):
         }
 
     def at(self, stage: str) -> StageWriter:
-        """Return the writer of the answers of that stage."""
+        """Return the writer of the answers of the stage named ``stage``."""
         return self.writers[stage]
 
     def _code(self, request: Request, rng: random.Random) -> str:
@@ -93,7 +93,10 @@ class ProgramWriter(Task):
         return PROSE if found is None else f"```python\n{found}\n```"
 
     def mutation_of(self, request: Request, kind: str, rng: random.Random) -> str | None:
-        """Return the gold program with a mistake of that kind, else of another kind; None if no kind applies."""
+        """Return the gold program with a mistake of the given kind, or of another kind if that one does not apply.
+
+        None if no kind applies.
+        """
         source = self.source_of(request)
         tried = (mutated(gold_of(request), other, source, rng) for other in (kind, "wrong_entity", "wrong_edge"))
         return next((found for found in tried if found is not None), None)
@@ -114,7 +117,7 @@ class ProgramWriter(Task):
 
 
 def mutated(program: str, kind: str, source: GraphSource, rng: random.Random) -> str | None:
-    """Return the program with one mistake of that kind; None if the kind does not apply. Pure apart from the generator.
+    """Return the program with one mistake of the given kind; None if the kind does not apply. Changes only ``rng``.
 
     Args:
         program: The gold program.
@@ -152,7 +155,10 @@ _PLACES = {
 
 
 class _Shortened(ast.NodeTransformer):
-    """Removes the call ``hop``, which follows edges from some nodes, from a program: these nodes replace the call's result."""
+    """Removes the call ``hop``, which follows edges from one or several nodes, from a program.
+
+    The result of the call is replaced by these nodes.
+    """
 
     def __init__(self, hop: ast.Call) -> None:
         self._hop = hop

@@ -40,7 +40,7 @@ class GraphError(VineLMError):
 
 
 class GraphSource:
-    """Nodes and typed edges. Look-ups ignore an edge's direction: each end is a neighbour of the other.
+    """A graph of nodes and typed edges. Look-ups ignore an edge's direction: each end is a neighbour of the other.
 
     Answers depend only on the content, not on its order. Thread-safe; nothing is ever written.
 
@@ -86,8 +86,8 @@ class GraphSource:
     def from_sqlite(cls, path: str | Path, *, embed: Embed | None = None) -> GraphSource:
         """Return the graph of a database: a row is a node, its table the node's kind, and a foreign key an edge.
 
-        The type of an edge is ``table-column-target``.
-        A node is called by its first and last name, its name or title, the first text that no two rows share, or its key.
+        The type of an edge is ``table-column-target``. A node's name is its first and last name, its name or title, the first
+        text that no two rows share, or its key.
 
         Raises:
             DatasetError: The file is missing or not SQLite, or has no foreign keys.
@@ -97,10 +97,11 @@ class GraphSource:
 
     @classmethod
     def from_tables(cls, nodes: str | Path, edges: str | Path, *, embed: Embed | None = None) -> GraphSource:
-        """Return the graph of a table of nodes (``id``, ``kind``, ``name``; other columns are features) and a table of edges.
+        """Return the graph that two tables describe: one of nodes, and one of edges.
 
-        The table of edges has the columns ``source``, ``type`` and ``target``. Both are CSV, TSV (``.tsv``) or JSON lines
-        (``.jsonl``), plain or gzipped (``.gz``).
+        The table of nodes has the columns ``id``, ``kind`` and ``name``; further columns are features. The table of edges has
+        the columns ``source``, ``type`` and ``target``. Both tables are CSV, TSV (``.tsv``) or JSON lines (``.jsonl``), plain
+        or gzipped (``.gz``).
 
         Raises:
             DatasetError: A file cannot be read, or a row is invalid; names file and line.
@@ -111,7 +112,7 @@ class GraphSource:
 
     @classmethod
     def from_networkx(cls, graph: Any, *, embed: Embed | None = None) -> GraphSource:
-        """Return the graph of a networkx graph.
+        """Return the graph with the nodes and edges of a networkx graph.
 
         Its nodes have the attributes ``kind`` and ``name`` (by default the id), its edges the attribute ``type``.
         """
@@ -178,12 +179,12 @@ class GraphSource:
         return self._names.exact(text) is not None
 
     def unknown(self, text: str) -> str:
-        """Return an error message: no node has the name ``text``; the three most similar names are listed."""
+        """Return an error message that says that no node has the name ``text``, and lists the three most similar names."""
         nearest = ", ".join(map(repr, self._names.nearest(text, 3)))
         return f"no node is called {_short(text)}: the nearest names are {nearest}"
 
     def feature(self, ids: Ids, feature: str) -> Any:
-        """Return a feature (``name``, ``kind`` or another) of the node with an id, or a list of values for a list of ids.
+        """Return a feature (``name``, ``kind`` or another) of the node with the given id; for a list of ids, a list of values.
 
         Raises:
             GraphError: An id or the feature is unknown.
@@ -191,7 +192,7 @@ class GraphSource:
         return self._each(ids, lambda key: self._feature(key, str(feature)))
 
     def degree(self, ids: Ids, edge_type: str) -> Any:
-        """Return the number of neighbours that edges of one type connect to a node, or a list of numbers for a list of ids.
+        """Return how many neighbours a node has by edges of the given type; for a list of ids, a list of numbers.
 
         Raises:
             GraphError: An id or the type is unknown.
@@ -200,7 +201,7 @@ class GraphSource:
         return self._each(ids, lambda key: len(beside.get(self._known(key).id, ())))
 
     def neighbours(self, ids: Ids, edge_type: str) -> list[str]:
-        """Return the ids of the neighbours that edges of one type connect to a node, the most connected first.
+        """Return the ids of the neighbours that a node has by edges of the given type, the most connected first.
 
         For a list of ids, return the neighbours of the first node, then those of the second, and so on. A neighbour of two
         nodes appears twice, so that it can be counted.
@@ -226,7 +227,10 @@ class GraphSource:
         return "\n".join(self._chunk(self._known(key)) for key in _listed(ids)[:CHUNK_NEIGHBOURS])
 
     def functions(self, edges: Iterable[str] | None = None) -> dict[str, Callable[..., Any]]:
-        """Return the functions that snippets may call, by name, restricted to these edge types (None means all)."""
+        """Return the functions that snippets may call, by name.
+
+        They follow only edges of the types in ``edges``; None means all types.
+        """
         allowed = None if edges is None else frozenset(edges)
 
         def shown(edge_type: str) -> str:
@@ -334,7 +338,7 @@ def _node(row: Mapping[str, Any], where: str) -> Node:
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each row of a table with its ``FILE:LINE``; raise :class:`DatasetError` if it lacks one of ``columns``."""
+    """Yield (row, its ``FILE:LINE``) for each row of a table; raise :class:`DatasetError` if one of ``columns`` is missing."""
     names = path.name.removesuffix(".gz")
     opener: Any = gzip.open if path.suffix == ".gz" else open
     try:

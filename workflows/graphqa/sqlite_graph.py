@@ -115,7 +115,7 @@ def _links(
 
 
 def _keyed(connection: sqlite3.Connection, table: _Table) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (node id, row) for each row of a table. The id consists of the table and the key, or else the row number."""
+    """Yield (node id, row) for each row of a table. The id consists of the table and the primary key, or the row number."""
     quoted = table.name.replace('"', '""')
     cursor = connection.execute(f'SELECT * FROM "{quoted}"')  # noqa: S608 - a name from the schema, quoted
     names = [column[0] for column in cursor.description]
@@ -130,7 +130,7 @@ def _keyed(connection: sqlite3.Connection, table: _Table) -> Iterator[tuple[str,
 
 
 def _naming(table: _Table, rows: list[dict[str, Any]]) -> list[str]:
-    """Return the columns whose values name a row; empty if there are none.
+    """Return the columns whose values are used as the name of a row; empty if there are none.
 
     They are first and last name, else a column for a name or title, else the first text column with unique values.
     """

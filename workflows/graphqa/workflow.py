@@ -64,7 +64,7 @@ def bundled(dataset: str | Path | None = None) -> Workflow:
 def template() -> Template:
     """Return the template: a classifier, then one of two branches, each a loop that ends with an answer.
 
-    In the longer branch, paths that agree in their last two choices count as one (``memory=2``).
+    In the longer branch, paths whose last two choices of models agree are merged (``memory=2``).
     """
     direct = Loop((Stage("act_direct"),), times=REPAIRS)
     turns = Loop((Stage("act", answerable=False), Stage("reason")), times=TURNS, memory=2)

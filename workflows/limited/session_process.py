@@ -1,6 +1,6 @@
 """The process that :mod:`vinelm.workflows.limited.sessions` starts: it forks one limited process per session.
 
-It is started with an empty environment, and ends when all its clients are gone.
+The process is started with an empty environment, and ends when all its clients are gone.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def serve_sessions(
 
     Args:
         descriptor: the descriptor of the socket over which sessions are requested.
-        answer: called in a session for each line that arrives over its socket, with the line and a stream. It writes the answer
-            to the stream, and may read more from it.
+        answer: called in a session for each line that arrives over its socket, with the line and a stream. It must write the
+            answer to the stream, and may read more from the stream.
         space_bytes: the bytes that a session may map in addition to the process's mappings at its start.
         data_bytes: the bytes of data that a session and each of its children may have; None sets no such limit.
         ended: called in a session whose socket is closed, before its process ends.
@@ -49,7 +49,10 @@ def serve_sessions(
 
 
 def wait_for_children() -> None:
-    """Allow this session to wait for child processes that it starts; by default a session ignores how its children end."""
+    """Allow this session to wait for child processes that it starts.
+
+    By default a session ignores how its children end, so that their exit codes are lost.
+    """
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 

@@ -27,7 +27,7 @@ def is_supported() -> bool:
 
 
 class Sessions:
-    """The sessions of this process with one program. Thread-safe. The sessions end when this process ends.
+    """Hands out sessions with limited processes that all run the same program. Thread-safe. All sessions end with this process.
 
     Args:
         program: module whose ``main(descriptor)`` calls :func:`~vinelm.workflows.limited.serve_sessions`.
@@ -133,7 +133,10 @@ class Sessions:
 
 
 def _is_alive(session: socket.socket) -> bool:
-    """Return whether an idle session's process is alive; an idle session sends nothing until it is closed."""
+    """Return whether an idle session's process is alive.
+
+    This is so if nothing can be read from the socket: an idle session sends nothing until it is closed.
+    """
     session.setblocking(False)
     try:
         session.recv(1, socket.MSG_PEEK)

@@ -36,7 +36,7 @@ _BINARY: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] =
 
 
 def _of_whole(function: Callable[..., int], most: float = math.inf) -> Callable[..., Fraction]:
-    """Return ``function``, which takes whole numbers, as a function of fractions.
+    """Return ``function``, which takes whole numbers, changed to take fractions.
 
     The new function raises :class:`ValueError` unless all arguments are whole numbers with an absolute value of at most
     ``most``.
@@ -96,7 +96,7 @@ def _decimal(text: str) -> Fraction | None:
 
 
 def value_of(expression: str) -> Fraction | None:
-    """Return the exact value of an arithmetic expression; None if the text is no expression, or too large.
+    """Return the exact value of an arithmetic expression; None if the text is not an expression, or too large.
 
     Expressions may have numbers, ``+ - * / // % **`` (also ``^``, ``×``, ``÷``), brackets, and the functions ``factorial``,
     ``comb``, ``perm``, ``gcd``, ``lcm``, ``min``, ``max``, ``abs``, ``floor`` and ``ceil``.

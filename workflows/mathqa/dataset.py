@@ -21,8 +21,8 @@ def load_problems(path: str | Path) -> tuple[Request, ...]:
 
     Each line has a ``question`` and an ``answer``. An answer is a number or a mathematical expression; in a text with ``####``,
     as in GSM8K, it is the text after ``####``. With ``choices`` (letter or digit to text), it is the right choice's letter;
-    ``context`` is put before the question. The id is ``question_id``, after the name of the ``exam`` if the line has one, or
-    the number of the line.
+    ``context`` is put before the question. The request's id is ``question_id``, preceded by the name of the ``exam`` if the
+    line has one; without ``question_id``, it is the number of the line.
 
     Raises:
         DatasetError: the file cannot be read, or a line is invalid; the message names file and line.

@@ -40,13 +40,13 @@ def math_signal(state: Mapping[str, Any]) -> str:
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Return whether two answers have the same value; symmetric. An empty answer agrees with nothing, not even with itself."""
+    """Return whether two answers have the same value. An empty answer is equal to nothing, not even to itself."""
     first, second = sorted((one, other))
     return bool(first) and same_text(first, second)
 
 
 def is_right(request: Request, state: Mapping[str, Any]) -> bool:
-    """Return whether the state's answer is the right one."""
+    """Return whether the state's answer to the request is right."""
     answer = state.get("answer")
     return isinstance(answer, str) and bool(answer) and same_text(str(request.data["answer"]), answer)
 
@@ -73,8 +73,8 @@ def is_equal(expected: str, given: str) -> bool:
     """Return whether two answers have the same value. Any number of threads may call it.
 
     Two plain numbers are compared exactly here. Otherwise math-verify decides, in a process that is killed after
-    :data:`TIMEOUT_S` and has 1 GB of memory: an answer that needs more is not equal. The first such call starts the process,
-    which is then reused.
+    :data:`TIMEOUT_S` seconds and has 1 GB of memory. Answers whose comparison needs more are not equal. The first such call
+    starts the process, which is then reused.
 
     Args:
         expected: the right answer, or one of two answers.
@@ -110,7 +110,10 @@ def _judged(expected: str, given: str) -> bool:
 
 
 def _line(session: socket.socket) -> bytes:
-    """Return the two bytes that a session answers; empty or fewer if its process is gone, and the session is then closed."""
+    """Return the two bytes that a session answers.
+
+    If its process is gone, the result is shorter or empty, and the session is closed.
+    """
     said = b""
     try:
         said = session.recv(2, socket.MSG_WAITALL)

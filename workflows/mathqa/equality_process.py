@@ -16,7 +16,10 @@ _WORD = re.compile(r"[A-Za-z]{2}")
 
 
 def main(descriptor: int) -> None:
-    """Fork a process for each socket that arrives over the socket with this descriptor, until the application has ended."""
+    """For each socket received over the socket ``descriptor``, fork a process that compares answers.
+
+    Return when the application has ended.
+    """
     import math_verify  # noqa: F401 - before the first fork: it takes a second
 
     serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES)
@@ -30,7 +33,7 @@ def _answer(line: bytes, answers: BinaryIO) -> None:
 
 
 def same_value(expected: str, given: str) -> bool:
-    """Return whether math-verify finds the two texts equal. Has no time limit; the process of :func:`main` has one.
+    """Return whether math-verify finds the two texts equal. The time limit is not set here but in the process of :func:`main`.
 
     Text with words is read as plain text, so that ``12 km`` is 12; other text as LaTeX.
     """

@@ -43,7 +43,10 @@ class MathState(TypedDict, total=False):
 
 
 def solve(state: MathState, model: Any) -> MathState:
-    """Let the model answer the question, or reflect on its earlier solution and answer again, with one call."""
+    """Let the model answer the question, or reflect on its earlier solution and answer again, with one call.
+
+    Returns the changed keys of the state.
+    """
     if "text" in state:
         report = REPORTS[state["check"]].format(value=state["value"])
         prompt = REFLECT.format(question=state["question"], text=state["text"], report=report)
@@ -55,7 +58,10 @@ def solve(state: MathState, model: Any) -> MathState:
 
 
 def check(state: MathState) -> MathState:
-    """Compute the model's calculation and compare its value with the model's answer; a tool that does not know the label."""
+    """Compute the model's calculation, compare its value with the model's answer, and return the result as keys of the state.
+
+    This is a tool, which does not know the label.
+    """
     if not state["answer"]:
         return {"check": "no answer", "value": None}
     if state.get("choices"):
@@ -68,12 +74,12 @@ def check(state: MathState) -> MathState:
 
 
 def finished(state: MathState) -> bool:
-    """Return whether the workflow's own check accepts: the calculation gives the answer, or a choice was made."""
+    """Return whether the workflow's own check passes: the calculation gives the answer, or a choice was made."""
     return state.get("check") in ("holds", "choice")
 
 
 def build(vine: Vine) -> Any:
-    """Return the uncompiled ``StateGraph``; its input is ``question`` and, for multiple choice, ``choices``."""
+    """Return the workflow's uncompiled ``StateGraph``; its input is ``question`` and, for multiple choice, ``choices``."""
     from langgraph.graph import END, START, StateGraph
 
     graph = StateGraph(MathState)

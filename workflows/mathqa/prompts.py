@@ -34,7 +34,7 @@ _LETTER = re.compile(r"\(?([A-Z0-9])\)?(?:[).:,].*)?", re.S)
 
 
 class WrittenSolution(NamedTuple):
-    """The answer in a model's text, and the calculation for this answer; empty texts if missing."""
+    """The answer in a model's text, and the calculation that leads to it; each is empty if the text has none."""
 
     answer: str
     calculation: str
@@ -43,8 +43,8 @@ class WrittenSolution(NamedTuple):
 def read_solution(text: str, letters: str = "") -> WrittenSolution:
     r"""Return the answer and the calculation in a model's text. Never raises.
 
-    The answer is what follows the last ``Answer:``, else the last ``\boxed{...}``, else the last ``####``, else a whole text of
-    one short line. Markdown and ``$`` around it are removed.
+    The answer is what follows the last ``Answer:``, else the last ``\boxed{...}``, else the last ``####``, else the whole
+    text if it is one short line. Markdown and ``$`` around it are removed.
 
     Args:
         text: the model's text.
@@ -88,5 +88,5 @@ def _stripped(text: str) -> str:
 
 
 def digest() -> str:
-    """Return a hash of all prompts: different prompts make a different workflow."""
+    """Return a hash of all prompts, which changes if any prompt changes."""
     return hashlib.sha256("\0".join((SYSTEM, SOLVE, REFLECT)).encode()).hexdigest()

@@ -24,7 +24,7 @@ _SKILLS: Mapping[str, Mapping[str, float]] = {
 
 
 class SolutionWriter:
-    """Writes solutions for requests whose row has an ``answer``.
+    """Writes right and wrong solutions, as simulated models would, for requests whose row has an ``answer``.
 
     Bundled problems have a ``calculation`` and their usual ``mistakes``. For rows without these, the calculation is the answer
     itself and mistakes are numbers near it. Pure: the same request, kind and generator state give the same text.
@@ -38,7 +38,7 @@ class SolutionWriter:
     visible_kinds = frozenset({"slip", "unfinished"})
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return how difficult the request is in each skill, in [0, 1], by its topic and its number of steps."""
+        """Return how difficult the request is, by skill, each in [0, 1]; it depends on the topic and the number of steps."""
         steps = int(request.data.get("steps", 3))
         demanded = dict(_SKILLS.get(str(request.data.get("topic")), {}))
         demanded["length"] = min(1.0, max(0, steps - 2) / 6)
@@ -52,7 +52,7 @@ class SolutionWriter:
         return _solution(self._calculation(request), _written(answer, rng))
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return a solution with a mistake of that kind, or of another kind if this one does not apply."""
+        """Return a solution with a mistake of the given kind, or of another kind if that one does not apply."""
         if kind == "unfinished":
             return rng.choice(("Let x be the number that is asked for. Then", "There is not enough information to say."))
         if "choices" in request.data:
@@ -72,7 +72,7 @@ class SolutionWriter:
         return str(request.data.get("calculation", request.data["answer"]))
 
     def _mistaken(self, request: Request, kind: str, rng: random.Random, right: Fraction) -> str | None:
-        """Return a calculation with a mistake of that kind, whose value is not ``right``; None if none was found."""
+        """Return a calculation with a mistake of the given kind, whose value is not ``right``; None if none was found."""
         mistakes: Sequence[str] = request.data.get("mistakes") or (str(right + 1), str(right * 2), str(right - 2))
         if kind == "misread":
             return mistakes[0]
@@ -105,7 +105,7 @@ def _written(answer: str, rng: random.Random) -> str:
 
 
 def _changed(digits: str, rng: random.Random) -> str:
-    """Return another number of about the same size."""
+    """Return the digits of another number of about the same size as ``digits``."""
     if "." in digits:
         return f"{float(digits) + rng.choice((0.1, 0.5, 1.0)):.2f}"
     return str(max(1, int(digits) + rng.choice((-2, -1, 1, 2, 10))))

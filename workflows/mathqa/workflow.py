@@ -23,7 +23,7 @@ PRESET = "paper-math"
 
 
 def mathqa(dataset: str | Path | None = None) -> Workflow:
-    """Return the workflow MathQA.
+    """Return the workflow MathQA, which answers a math problem, checks its calculation, and answers again if the check fails.
 
     Args:
         dataset: a file of problems (see :func:`load_problems`); None means the bundled problems.

@@ -1,4 +1,4 @@
-"""Signals and equality of statements, without the gold result: how one ended, and whether two found the same rows."""
+"""Signals and equality of SQL statements, without the gold result: how one ended, and whether two found the same rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ANSWER = ("db_id", "sql", "status", "row_count", "rows")
 
 
 def sql_signal(state: Mapping[str, Any]) -> str:
-    """Return how the state's statement ended: ``"rows"``, ``"empty"`` for a result without rows, or ``"error"``."""
+    """Return how the last statement in the state ended: ``"rows"``, ``"empty"`` for a result without rows, or ``"error"``."""
     if state.get("status") != "ok":
         return "error"
     return "rows" if state["row_count"] else "empty"
@@ -23,8 +23,8 @@ def sql_signal(state: Mapping[str, Any]) -> str:
 class SameRows:
     """Compares two answers: whether their statements found the same rows, in any order, up to a permutation of the columns.
 
-    A statement that did not run is not an answer, so it does not even agree with itself. Results that the state does not
-    contain in full are read from the cache of ``databases``, or executed again.
+    A statement that did not run is not an answer, so it is not equal to anything, not even to itself. Results that the state
+    does not contain in full are read from the cache of ``databases``, or executed again.
 
     Args:
         databases: the databases that the statements ran on.
@@ -34,7 +34,7 @@ class SameRows:
         self._databases = databases
 
     def __call__(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-        """Return whether the two answers agree; symmetric."""
+        """Return whether the statements of the two answers found the same rows."""
         if (one["status"], other["status"]) != ("ok", "ok") or one["row_count"] != other["row_count"]:
             return False
         if (one["db_id"], one["sql"]) == (other["db_id"], other["sql"]):

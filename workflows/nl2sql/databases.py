@@ -45,7 +45,7 @@ class Databases:
         return f"Databases({str(self.folder)!r})"
 
     def path(self, db_id: str) -> Path:
-        """Return the path of the database.
+        """Return the path of the database with the id ``db_id``.
 
         Raises:
             DatasetError: there is no such database, or the id points outside the folder.

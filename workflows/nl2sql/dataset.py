@@ -32,7 +32,7 @@ class Dataset:
 
 
 def load_dataset(path: str | Path, *, validate: bool = True) -> Dataset:
-    """Load a dataset.
+    """Load the questions and the databases of a dataset.
 
     Args:
         path: a folder with ``questions.jsonl`` or ``questions.jsonl.gz``, or the questions file.
@@ -81,7 +81,7 @@ def _check_databases(rows: list[Request], databases: Databases, questions: Path)
 
 
 def _where(source: Path | None, request_id: str) -> str:
-    """Return ``FILE:LINE`` of a request, or its id if it was not read from a file. Used for errors: reads the file again."""
+    """Return the ``FILE:LINE`` of a request, found by reading the file again; its id if it was not read from a file."""
     if source is None:
         return f"request {request_id!r}"
     opener = gzip.open if source.suffix == ".gz" else open

@@ -22,7 +22,7 @@ class State(TypedDict, total=False):
     """The workflow state, in JSON types only, so that checkpoints round-trip.
 
     ``sql`` is the last statement; ``status``, ``error`` and ``columns`` describe its result. ``rows`` has the first few of the
-    result's ``row_count`` rows, for the repair prompt, with long values cut and blobs as text. ``is_truncated``: whether the
+    result's ``row_count`` rows, for the repair prompt, with long values cut and blobs as text. ``is_truncated`` is True if the
     result was cut, because it had more rows than allowed.
     """
 
@@ -44,12 +44,15 @@ class Stages:
         self.databases = databases
 
     def generate(self, state: State, model: Any) -> State:
-        """Let the model write a first statement for the question, with one call."""
+        """Let the model write a first statement for the question, with one call; return the changed keys of the state."""
         prompt = GENERATE.format(schema=self.databases.schema_text(state["db_id"]), question=state["question"])
         return _written(model, prompt)
 
     def repair(self, state: State, model: Any) -> State:
-        """Let the model write another statement, given the last statement and its outcome, with one call."""
+        """Let the model write another statement, given the last one and its outcome, with one call.
+
+        Returns the changed keys of the state.
+        """
         prompt = REPAIR.format(
             schema=self.databases.schema_text(state["db_id"]),
             question=state["question"],
@@ -59,12 +62,12 @@ class Stages:
         return _written(model, prompt)
 
     def execute(self, state: State) -> State:
-        """Execute the last statement, and return its result as part of the state."""
+        """Execute the last statement, and return the keys of the state that describe its result."""
         return shown(self.databases.run(state["db_id"], state["sql"]))
 
 
 def finished(state: State) -> bool:
-    """Return whether the workflow's own check accepts: the statement ran without error and returned at least one row."""
+    """Return whether the workflow's own check passes: the statement ran without error and returned at least one row."""
     return state.get("status") == "ok" and state.get("row_count", 0) > 0
 
 
@@ -81,7 +84,7 @@ def shown(result: SqlResult) -> State:
 
 
 def outcome_text(state: State) -> str:
-    """Describe the outcome of the last statement for the repair prompt."""
+    """Return a text that describes the outcome of the last statement, for the repair prompt."""
     if state["status"] != "ok":
         return f"It failed ({state['status']}): {state['error']}"
     if not state["row_count"]:
@@ -105,7 +108,10 @@ def _plain(cell: Any) -> Any:
 
 
 def make_build(databases: Databases) -> Callable[[Vine], Any]:
-    """Return ``build(vine)``, which returns the uncompiled ``StateGraph``; its input is ``question`` and ``db_id``."""
+    """Return the function ``build(vine)``, which returns the workflow's uncompiled ``StateGraph``.
+
+    The graph's input is ``question`` and ``db_id``.
+    """
     stages = Stages(databases)
 
     def build(vine: Vine) -> Any:

@@ -28,7 +28,7 @@ _SILENT_S = 5.0
 def run_limited(
     database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int = 10_000, max_steps: int | None = None
 ) -> SqlResult:
-    """Run exactly one read-only statement and return the result. Failures of the *statement* are reported in ``status``.
+    """Run exactly one read-only statement and return the result. If the *statement* fails, the result's ``status`` says so.
 
     The result is that of :func:`vinelm.workflows.nl2sql.sql.run_sql`. In addition, a statement that needs more memory than its
     process may have is an ``error``, and a result of more than 5 million values is cut. Any number of threads may call it. The

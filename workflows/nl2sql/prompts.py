@@ -35,8 +35,8 @@ _AFTER = re.compile(r"\n[ \t]*```|;[ \t]*\r?\n[ \t]*\r?\n")
 def extract_sql(text: str) -> str:
     """Return the SQL statement in a model's answer, stripped. Never raises.
 
-    It is the whole text if that starts like a query, else the last fenced block (preferably one marked as SQL), else the text
-    from the first line that starts like a query, else the whole text.
+    It is the whole text if that starts like a query, else the last fenced block (preferably one marked as SQL). Without such a
+    block, it is the text from the first line that starts like a query, else the whole text.
     """
     found = _QUERY.search(text)
     blocks: list[tuple[str, str]] = [(marked, body.strip()) for marked, body in _FENCE.findall(text) if body.strip()]
@@ -46,5 +46,5 @@ def extract_sql(text: str) -> str:
 
 
 def digest() -> str:
-    """Return a hash of all prompts: different prompts make a different workflow."""
+    """Return a hash of all prompts, which changes if any prompt changes."""
     return hashlib.sha256("\0".join((SYSTEM, GENERATE, REPAIR)).encode()).hexdigest()

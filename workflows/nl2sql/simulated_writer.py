@@ -59,8 +59,8 @@ class SqlWriter:
 
     A wrong answer replaces, for example, a column by another one. With a folder of databases (``DB_ID.sqlite``, opened
     read-only on first use), this is any other column of the table; without one, another column of the query. A mutation's text
-    always differs from the gold query's; its rows usually differ too, but not always. Pure otherwise: the same request, kind
-    and generator state give the same text.
+    always differs from the gold query's; its rows usually differ too, but not always. The same request, kind and generator
+    state give the same text.
     """
 
     kinds: Sequence[str] = ERROR_KINDS
@@ -76,12 +76,12 @@ class SqlWriter:
         return _skills(_gold(request))
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the gold query, without or with a semicolon or a line break at the end."""
+        """Return the gold query, sometimes with a semicolon or a line break added at the end."""
         gold = _gold(request).strip().rstrip(";").rstrip()
         return rng.choice((gold, f"{gold};", f"{gold}\n"))
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return the gold query with one error of that kind, or of another kind if this one does not apply."""
+        """Return the gold query with one error of the given kind, or of another kind if that one does not apply."""
         gold, db_id = _gold(request), str(request.data.get("db_id", ""))
         for other in (kind, *_FALLBACKS):
             if other == "syntax_error":
@@ -101,7 +101,7 @@ class SqlWriter:
         return self._sites[key]
 
     def _mutation(self, gold: str, db_id: str, kind: str, index: int) -> str | None:
-        """Return the gold query with an error of that kind at the position ``index``; None if the text equals the gold query's.
+        """Return the gold query with an error of the given kind at the position ``index``; None if the text does not change.
 
         ``index`` counts the positions that :meth:`_sites_of` returns.
         """

@@ -48,9 +48,9 @@ _FILE_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLI
 
 @dataclass(frozen=True, slots=True)
 class SqlResult:
-    """Result of a statement. ``rows`` and ``columns`` are empty unless ``status`` is ``ok``; then ``error`` is None.
+    """The result of a statement. If ``status`` is ``ok``, ``error`` is None; otherwise ``rows`` and ``columns`` are empty.
 
-    Cells are None, int, float, str or bytes. ``is_truncated``: whether there were more rows than the caps allow.
+    Cells are None, int, float, str or bytes. ``is_truncated`` is True if there were more rows than the limits allow.
     """
 
     status: SqlStatus
@@ -62,11 +62,12 @@ class SqlResult:
 
 
 def run_sql(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int = 10_000) -> SqlResult:
-    """Run exactly one read-only statement and return the result. Failures of the *statement* are reported in ``status``.
+    """Run exactly one read-only statement and return the result. If the *statement* fails, the result's ``status`` says so.
 
-    Neither the database file nor another file is written. Values above 4 MB (100 kB where functions of quadratic time are
-    called, such as ``replace``) are an ``error``; a result above ``max_rows`` rows or 64 MB of text is cut. Text that is not
-    UTF-8 is returned with replacement characters. Each call opens a connection, so any number of threads may call.
+    Neither the database file nor another file is written. Values above 4 MB are an ``error`` (above 100 kB if functions of
+    quadratic time, such as ``replace``, are called). A result above ``max_rows`` rows or 64 MB of text is cut. Text that is not
+    UTF-8 is returned with replacement characters. Each call opens a connection, so any number of threads may call this
+    function.
 
     SQLite reads the clock only between steps. So a statement that is costly to compile (twenty WITH clauses, each of which uses
     the previous clause twice) can exceed ``timeout_s`` by seconds.
@@ -90,7 +91,7 @@ def run_sql(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int =
 def open_reading(database: Path) -> sqlite3.Connection:
     """Return a read-only connection to a database.
 
-    A file in WAL mode without a write-ahead log (``-wal``) is opened as immutable: otherwise SQLite would create ``-wal`` and
+    A file in WAL mode without a write-ahead log (``-wal``) is opened as immutable. Otherwise SQLite would create ``-wal`` and
     ``-shm``, and fail in a folder that it cannot write. For other files SQLite takes its usual shared lock, so that an active
     writer causes an error and never a wrong answer.
 
@@ -149,7 +150,7 @@ class _Statement:
         return ("ok", None) if self.columns else ("error", "no query found: write one SELECT statement")
 
     def _load_schema(self) -> None:
-        """Read the schema before the guards are set: an error here is due to the file, not the statement."""
+        """Read the schema before the statement's limits are set: an error here is caused by the file, not by the statement."""
         self.connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         if "json_" in self.sql.lower():  # building these table-valued functions looks like a write to the authorizer
             self.connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchone()

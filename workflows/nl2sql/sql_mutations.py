@@ -35,14 +35,14 @@ def nodes_of(tree: Node) -> list[Node]:
 def sites(kind: str, tree: Node, schema: Schema) -> tuple[Site, ...]:
     """Return the positions in the query ``tree`` at which an error of the given kind is possible.
 
-    Each is the index of a node in traversal order, with the change that makes the error. ``schema`` has the columns of each
-    table, by table name.
+    Each position is the index of a node in traversal order, with the change that makes the error. ``schema`` has the columns of
+    each table, by table name.
     """
     return tuple(_FINDERS[kind](tree, schema))
 
 
 def mutated(tree: Node, site: Site) -> Node:
-    """Return a copy of the query with the change applied at ``site``."""
+    """Return a copy of the query with the change of ``site`` applied at its position."""
     ordinal, change = site
     copy: Node = tree.copy()
     change(nodes_of(copy)[ordinal])
@@ -227,7 +227,10 @@ def _one_more(node: Node) -> None:
 
 
 def _another_value(node: Node) -> None:
-    """Replace a number by another number, and a text by the text in upper or lower case, as if the data were unknown."""
+    """Replace a number by another number, or a text by a similar text, usually the same in upper or lower case.
+
+    This is a mistake of a writer who does not know the data.
+    """
     if isinstance(node, exp.Literal) and not node.is_string:
         value: Any = float(node.this)
         node.replace(exp.Literal.number(int(value * 10 + 7) if value.is_integer() else value * 10 + 7))

@@ -35,7 +35,10 @@ MAX_CELLS = 5_000_000
 
 
 def main(descriptor: int) -> None:
-    """Fork a process for each socket that arrives over the socket with this descriptor, until the application has ended."""
+    """For each socket received over the socket ``descriptor``, fork a process that runs statements.
+
+    Return when the application has ended.
+    """
     serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES)
 
 
@@ -74,7 +77,7 @@ def _write(answers: BinaryIO, plain: Any) -> None:
 class _CountedStatement(_Statement):
     """A statement with an additional limit on steps, independent of the machine's load; ``max_steps`` None sets no limit.
 
-    Steps are counted at checks of the clock. Steps of the compilation count: a few hundred at most.
+    Steps are counted whenever the clock is checked. The steps of the statement's compilation count too, at most a few hundred.
     """
 
     def __init__(self, connection: sqlite3.Connection, sql: str, deadline: float, max_rows: int, max_steps: int | None) -> None:

@@ -36,7 +36,7 @@ class Scorer:
 
 
 def nl2sql(dataset: str | Path | None = None) -> Workflow:
-    """Return the workflow from a question to SQL with up to two repairs.
+    """Return the workflow that translates a question into SQL, with up to two repairs.
 
     Args:
         dataset: a folder or a questions file (see :func:`load_dataset`); None means the bundled questions.
@@ -45,8 +45,9 @@ def nl2sql(dataset: str | Path | None = None) -> Workflow:
 
 
 def nl2sql_2(dataset: str | Path | None = None) -> Workflow:
-    """Return the variant of :func:`nl2sql` with up to three repairs, for two models (30 nodes). ``dataset`` is that of
-    :func:`nl2sql`.
+    """Return the variant of :func:`nl2sql` with up to three repairs, for two models (30 nodes).
+
+    ``dataset`` is the same as for :func:`nl2sql`.
     """
     return _workflow("nl2sql-2", dataset, repairs=3)
 

@@ -51,7 +51,7 @@ class Tested(NamedTuple):
 
 @cache
 def outcomes() -> dict[tuple[str, str], Tested]:
-    """Return which tests each recorded answer passes, by (method, model)."""
+    """Return, by (method, model), whether each recorded answer passes the visible tests and all tests."""
     return {
         (row["method"], row["model"]): Tested(
             as_flag(row["visible"], "visible", f"{TABLE}:{line}"), as_flag(row["all"], "all", f"{TABLE}:{line}")
@@ -61,7 +61,7 @@ def outcomes() -> dict[tuple[str, str], Tested]:
 
 
 def tested(method: str, code: str) -> Tested:
-    """Return which tests of ``method`` the recorded answer ``code`` passes.
+    """Return whether the recorded answer ``code`` to ``method`` passes the visible tests and all tests.
 
     ``code`` names the model that wrote the answer. An unknown answer passes no test.
     """
@@ -83,17 +83,17 @@ def catalog() -> Catalog:
 
 
 def write(state: CodeState, model: Any) -> CodeState:
-    """Let the model write the method, with one call."""
+    """Let the model write the method, with one call; return the changed key of the state."""
     return {"code": model.invoke(f"Write the method {state['method']}.").text}
 
 
 def run_tests(state: CodeState) -> CodeState:
-    """Look up whether the last answer passes the visible tests."""
+    """Look up whether the last answer passes the visible tests; return the changed key of the state."""
     return {"passed": tested(state["method"], state["code"]).visible}
 
 
 def rewrite(state: CodeState, model: Any) -> CodeState:
-    """Let the model write the method again after its visible tests failed, with one call."""
+    """Let the model write the method again after its tests failed, with one call; return the changed key of the state."""
     return {"code": model.invoke(f"The tests of {state['method']} fail. Write it again.").text}
 
 
@@ -103,7 +103,7 @@ def passed(state: CodeState) -> bool:
 
 
 def build(vine: Vine) -> Any:
-    """Return the graph; its input is ``method``."""
+    """Return the workflow's uncompiled ``StateGraph``; its input is ``method``."""
     from langgraph.graph import END, START, StateGraph
 
     graph = StateGraph(CodeState)

@@ -44,7 +44,7 @@ class ExamState(TypedDict, total=False):
 
 @cache
 def right_letters() -> dict[str, str]:
-    """Return the letter of the right answer, by question."""
+    """Return the letter of the right answer to each question, by the question's id."""
     return {row["question"]: row["correct"] for _, row in read_table(TABLE, ("question", "correct"))}
 
 
@@ -65,22 +65,22 @@ def catalog() -> Catalog:
 
 
 def ask(state: ExamState, model: Any) -> ExamState:
-    """Let the model answer the question with a letter, with one call."""
+    """Let the model answer the question with a letter, with one call; return the changed key of the state."""
     return {"answer": model.invoke(f"Answer question {state['question']} with a letter.").text}
 
 
 def has_letter(state: ExamState) -> bool:
-    """Return whether the state's answer is a letter; without the label, an application can check nothing else."""
+    """Return whether the model gave an answer; without the label, an application can check nothing else."""
     return bool(state["answer"])
 
 
 def same_letter(one: str, other: str) -> bool:
-    """Return whether two answers are the same letter; a missing letter agrees with nothing."""
+    """Return whether two answers are the same letter; a missing letter is equal to nothing."""
     return bool(one) and one == other
 
 
 def build(vine: Vine) -> Any:
-    """Return the graph; its input is ``question``."""
+    """Return the workflow's uncompiled ``StateGraph``; its input is ``question``."""
     from langgraph.graph import END, START, StateGraph
 
     graph = StateGraph(ExamState)

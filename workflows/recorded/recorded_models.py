@@ -12,12 +12,12 @@ from vinelm.catalog import Catalog, Model, Price
 def recorded_catalog(
     table: Path, prices: Mapping[str, tuple[str, float, float]], source: str, as_of: date, **columns: str | int
 ) -> Catalog:
-    """Return a catalog of the models whose answers a table has, at list prices.
+    """Return a catalog of the models whose answers are recorded in a table, with their list prices.
 
     Args:
         table: The file of recorded answers.
-        prices: For each model's catalog name: its name in the table, then dollars per million prompt tokens, then dollars per
-            million completion tokens.
+        prices: By catalog name of the model: (name in the table, dollars per million prompt tokens, dollars per million
+            completion tokens).
         source: The source of the prices.
         as_of: The day of the prices.
         columns: Further options of the ``recorded`` backend, such as the table's column names.

@@ -45,26 +45,29 @@ class DeskStages:
         self.databases = databases
 
     def router(self, state: TicketState, model: Any) -> TicketState:
-        """Let the model choose the desk, with one call."""
+        """Let the model choose the desk, with one call; return the changed key of the state."""
         return {"desk": chosen(_asked(model, ROUTE.format(ticket=state["ticket"])), DESKS, "other")}
 
     def lookup(self, state: TicketState, model: Any) -> TicketState:
-        """Let the model write a statement for the order database, with one call."""
+        """Let the model write a statement for the order database, with one call; return the changed keys of the state."""
         earlier = f"\n\nAn earlier statement:\n{state['sql']}\n{_outcome(state)}" if "sql" in state else ""
         schema = self.databases.schema_text(DB_ID)
         text = _asked(model, LOOKUP.format(schema=schema, ticket=state["ticket"], earlier=earlier))
         return {"sql": extract_sql(text), "lookups": state.get("lookups", 0) + 1}
 
     def query(self, state: TicketState) -> TicketState:
-        """Run the last statement on the order database; a tool, without a model call."""
+        """Run the last statement on the order database, and return its result as a key of the state.
+
+        This is a tool, without a model call.
+        """
         return {"query": dict(shown(self.databases.run(DB_ID, state["sql"])))}
 
     def search(self, state: TicketState, model: Any) -> TicketState:
-        """Let the model write search words, with one call, and find the best help article."""
+        """Let the model write search words, with one call; return the name of the best help article as a key of the state."""
         return {"article": find_article(_asked(model, SEARCH.format(ticket=state["ticket"])))}
 
     def reply(self, state: TicketState, model: Any) -> TicketState:
-        """Let the model choose one of the desk's replies, with one call."""
+        """Let the model choose one of the desk's replies, with one call; return it as a key of the state."""
         names = tuple(REPLIES[state["desk"]])
         text = _asked(model, reply_prompt(state["ticket"], state["desk"], found_text(state)))
         return {"reply": chosen(text, names, "none")}
@@ -100,7 +103,7 @@ def _asked(model: Any, prompt: str) -> str:
 
 
 def make_build(databases: Databases) -> Callable[[Vine], Any]:
-    """Return ``build(vine)``, which returns the uncompiled ``StateGraph``; its input is ``ticket``."""
+    """Return the function ``build(vine)``, which returns the workflow's uncompiled ``StateGraph``. Its input is ``ticket``."""
     stages = DeskStages(databases)
 
     def build(vine: Vine) -> Any:

@@ -65,6 +65,6 @@ def chosen(text: str, names: Sequence[str], otherwise: str) -> str:
 
 
 def digest() -> str:
-    """Return a hash of all prompts and replies: different ones make a different workflow."""
+    """Return a hash of all prompts and replies, which changes if any of them changes."""
     texts = [SYSTEM, ROUTE, LOOKUP, SEARCH, REPLY, *(f"{desk} {replies}" for desk, replies in REPLIES.items())]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()

@@ -23,7 +23,7 @@ class Router:
     ease = 1.6
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return how much of each skill the request demands, by skill, in [0, 1]."""
+        """Return how difficult the request is, by skill, each in [0, 1]; empty unless the ticket's opening is misleading."""
         return {"filters": 1.0, "nesting": 1.0} if request.data["misleading"] else {}
 
     def right(self, request: Request, rng: random.Random) -> str:
@@ -49,11 +49,11 @@ class Lookup:
         return self._writer.skills(request) if "gold_sql" in request.data else {}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the labelled query; for a ticket of another desk, a query that finds nothing."""
+        """Return the labelled query; for a ticket without a query, one that finds nothing."""
         return self._writer.right(request, rng) if "gold_sql" in request.data else NOTHING_TO_LOOK_UP
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return the labelled query with an error of that kind; for a ticket of another desk, a query that finds nothing."""
+        """Return the labelled query with an error of the given kind; for a ticket without a query, one that finds nothing."""
         return self._writer.wrong(request, kind, rng) if "gold_sql" in request.data else NOTHING_TO_LOOK_UP
 
 
@@ -78,7 +78,11 @@ class Search:
         return " ".join(words)
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return the keywords of another article about the same device, or words that no article has."""
+        """Return words that find another article, or no article.
+
+        For the kind ``neighbour``, these are the keywords of another article about the same device, if there is one. Otherwise
+        they are words that no article has.
+        """
         own = request.data.get("article")
         words = self._words(request)
         beside = [item for name, item in ARTICLES.items() if name != own and words and item.keywords[0] == words[0]]
@@ -104,7 +108,7 @@ class Reply:
     }
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return how much of each skill the request demands, by skill, in [0, 1]."""
+        """Return how difficult the request is, by skill, each in [0, 1]; it depends on the ticket's desk."""
         return self._SKILLS[str(request.data["desk"])]
 
     def right(self, request: Request, rng: random.Random) -> str:
@@ -129,5 +133,5 @@ class TicketWriter(Reply):
         }  # fmt: skip
 
     def at(self, stage: str) -> StageWriter:
-        """Return the writer of the answers of that stage."""
+        """Return the writer of the answers of the stage named ``stage``."""
         return self._stages[stage]

@@ -45,10 +45,10 @@ class TicketScorer:
 
 
 def found(state: Mapping[str, Any]) -> str | None:
-    """Return a word for the outcome of the stage that ran last; None after the router, which has no outcome.
+    """Return the outcome of the stage that ran last, in one word or two; None after the router, which has no outcome.
 
-    ``"reply"`` or ``"no reply"`` after the reply, ``"article"`` or ``"no article"`` after a search. After a query it is the
-    signal of :func:`~vinelm.workflows.nl2sql.answers.sql_signal`.
+    After the reply it is ``"reply"`` or ``"no reply"``, after a search ``"article"`` or ``"no article"``. After a query it is
+    the signal of :func:`~vinelm.workflows.nl2sql.answers.sql_signal`.
     """
     if "reply" in state:
         return "no reply" if state["reply"] == "none" else "reply"
@@ -60,7 +60,7 @@ def found(state: Mapping[str, Any]) -> str | None:
 
 
 def same_reply(one: str, other: str) -> bool:
-    """Return whether two replies are the same; ``none`` is not a reply and agrees with nothing."""
+    """Return whether two replies are the same. The text ``none`` (no reply was chosen) is not equal to anything."""
     return one == other != "none"
 
 

@@ -28,11 +28,11 @@ _LONGEST_WAIT_S = 1.0  # for a thread that may itself wait for the event loop
 
 
 class Application:
-    """A graph, entrypoint or function that can be run for many jobs. Threads may share it.
+    """A graph, entrypoint or function that can be run for many jobs. Threads may share this object.
 
     Args:
         app: what :func:`vinelm.adapters.langgraph.build_graph` returned.
-        workflow: the workflow; it defines the graph's input, and the answers to interrupts of the graph.
+        workflow: the workflow, which defines the input of the graph and the answers to its interrupts.
     """
 
     def __init__(self, app: Any, workflow: Workflow) -> None:
@@ -142,7 +142,7 @@ class _State:
 
 
 async def _calls_end(policy: ReplayPolicy) -> None:
-    """Wait until the job's calls in other coroutines have ended, since they cost money."""
+    """Wait until all calls that the job makes in other coroutines have ended, since their cost must be known."""
     await asyncio.sleep(0)
     while policy.is_buying:
         await asyncio.sleep(_POLL_S)
@@ -186,7 +186,9 @@ def _inherited(config: dict[str, Any]) -> Iterator[None]:
 
 
 class RepeatGuard(BaseCallbackHandler):
-    """Stops a replay before it runs a node or tool a second time that must not run twice. LangChain calls it at each start.
+    """Ends a replay that is about to repeat a node or tool that must not run twice.
+
+    LangChain calls it before each node and tool.
 
     Args:
         policy: the policy of the replayed job.
@@ -200,11 +202,11 @@ class RepeatGuard(BaseCallbackHandler):
         self._policy, self._names = policy, frozenset(names)
 
     def on_tool_start(self, serialized: Mapping[str, Any] | None, input_str: str, **kwargs: Any) -> None:
-        """Raise if this tool is one of ``names`` and the run is still replaying earlier invocations. LangChain calls this."""
+        """Raise if the tool is one of ``names`` and earlier invocations are still being replayed. Called before a tool runs."""
         self._refuse(kwargs.get("name") or (serialized or {}).get("name"))
 
     def on_chain_start(self, serialized: Mapping[str, Any] | None, inputs: Any, **kwargs: Any) -> None:
-        """Raise if this node is one of ``names`` and the run is still replaying earlier invocations. LangChain calls this."""
+        """Raise if the node is one of ``names`` and earlier invocations are still being replayed. Called before a node runs."""
         node = (kwargs.get("metadata") or {}).get("langgraph_node")
         if kwargs.get("name") == node:
             self._refuse(node)

@@ -32,7 +32,7 @@ class UnitCalls:
         self._policy = policy
 
     def chat_model(self, call: CallContext, make: Callable[[], BaseChatModel]) -> BaseChatModel:
-        """Return a chat model for one invocation, which replays recorded answers; ``make`` makes the real model if needed."""
+        """Return a chat model that replays the recorded answers of one invocation; ``make`` makes the model for new calls."""
         model = copy(_PROTOTYPE)
         model.__dict__["binding"] = _ReplayedInvocation(self._policy, len(call.prefix) - 1, make)
         return model

@@ -23,7 +23,7 @@ from vinelm.template.steps import walk
 
 
 class JointStages:
-    """Puts stages that run in the same superstep into the order of the template, in which a path lists them.
+    """Sorts stages that run in the same superstep (in parallel) into the order in which the template and a path list them.
 
     In all methods, ``stages`` are the stages of a path so far, in this order.
     """
@@ -40,7 +40,7 @@ class JointStages:
             return ()
 
     def follows(self, stages: Sequence[str]) -> bool:
-        """Return whether the next stage runs in the same superstep as the last of these stages."""
+        """Return whether the stage after ``stages`` runs in the same superstep as the last of them."""
         return bool(self.group_after(stages))
 
     def group_after(self, stages: Sequence[str]) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class JointStages:
         return next((arm for arm in arms if reached in self.group_after((*stages, arm))), reached)
 
     def begun_before(self, stages: Sequence[str]) -> int:
-        """Return how many of the stages directly before the last one run in the same superstep as the last one."""
+        """Return how many of the stages directly before the last one run in the same superstep as the last one does."""
         count = 0
         while count < len(stages) - 1 and self.follows(stages[: len(stages) - 1 - count]):
             count += 1
@@ -88,7 +88,7 @@ class ReplayPolicy(UnitPolicy):
 
     Attributes:
         before: the record of the invocations that precede the job's invocation.
-        halted: the exception that was raised to end the run at once; None if there was none.
+        halted: the exception that was raised to end the run at once; None if none was raised.
         problem: what is wrong with the workflow, even if the application caught the exception; None if nothing is wrong.
         drift: where the run deviated from its record; None if it did not.
         reached: the stage that was invoked after the job's stage; None if there was none.
@@ -302,10 +302,10 @@ class ReplayPolicy(UnitPolicy):
     # -- the host of chat models' calls: their positions decide --------------------------------------------------------
 
     def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
-        """Admit every call here, because :meth:`locate` decides whether it may run."""
+        """Return without checking anything, because :meth:`locate` has decided whether the call may run."""
 
     def admit_inner(self, stage: str, *, node: str) -> None:
-        """Admit every call inside a subgraph here, because :meth:`locate` decides whether it may run."""
+        """Return without checking anything, because :meth:`locate` has decided whether the call inside the subgraph may run."""
 
     # -- the outcome -------------------------------------------------------------------------------------------
 
@@ -325,12 +325,12 @@ class ReplayPolicy(UnitPolicy):
         return self._joint.follows(self._stages_before(len(self._expected)))
 
     def record_after(self, row: Observation) -> Record:
-        """Return the record extended by the job's invocation, given the job's result ``row`` before :meth:`joint_row`."""
+        """Return the record extended by the job's invocation. ``row`` is the job's result before :meth:`joint_row`."""
         own = RecordedInvocation(self.stage, self.prefix[-1], row.latency_s, list(self._calls))
         return Record((*self.before.invocations, own), self.reached)
 
     def joint_row(self, row: Observation) -> Observation:
-        """Return the result with the seconds that its stage adds to its superstep, whose stages run at the same time.
+        """Return the result with the seconds that its stage adds to its superstep (stages that run at the same time).
 
         The latency is how much longer the stage took than the slowest earlier stage of the superstep, at least 0. Only the last
         stage of a superstep keeps its tool seconds; the other stages get 0.

@@ -61,7 +61,7 @@ class Record:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The stages of the invocations."""
+        """The stages of the recorded invocations, in order."""
         return tuple(one.stage for one in self.invocations)
 
     def to_bytes(self) -> bytes:
@@ -74,7 +74,7 @@ class Record:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Record:
-        """Return the record that :meth:`to_bytes` wrote.
+        """Return the record that ``content`` contains, as :meth:`to_bytes` wrote it.
 
         Raises:
             StoreError: the bytes are a checkpoint instead, or were written by a newer version.

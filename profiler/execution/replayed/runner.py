@@ -26,12 +26,11 @@ from vinelm.requests.workflow import Request, Workflow
 
 
 class ReplayRunner:
-    """Runs jobs of a workflow that cannot resume from checkpoints, with the interface of
-    :class:`~vinelm.profiler.execution.unit.UnitRunner`.
+    """Runs jobs of a workflow that cannot resume from checkpoints.
 
-    The record of a request's earlier answers replaces the checkpoint. A request can continue after an answer that passed the
-    workflow's own check if :attr:`can_go_on`. Calls the models, which spends money. May be shared by threads as far as the
-    workflow's own code allows.
+    The interface is that of :class:`~vinelm.profiler.execution.unit.UnitRunner`. A record of the request's earlier answers is
+    used instead of a checkpoint. If :attr:`can_go_on`, a request can continue after an answer that passed the workflow's own
+    check. Calls the models, which spends money. May be shared by threads as far as the workflow's own code allows.
 
     Args:
         reason: why the workflow must be replayed.

@@ -26,7 +26,7 @@ DATA = Path(__file__).parent / "data"
 
 @dataclass(frozen=True, slots=True)
 class BundledDataset:
-    """The rows of ``questions.jsonl``, and the folder ``databases`` with the files ``<db_id>.sqlite``."""
+    """The bundled questions (the rows of ``questions.jsonl``), and the folder with the databases (``<db_id>.sqlite``)."""
 
     questions: tuple[Mapping[str, Any], ...]
     databases: Path
@@ -77,7 +77,7 @@ def _user_cache() -> Path:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Return whether every file of the manifest exists with the size that it was written with."""
+    """Return whether each file that the manifest lists exists in ``folder`` with the size that the manifest states."""
     try:
         sizes: dict[str, int] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
@@ -88,7 +88,7 @@ def _is_whole(folder: Path) -> bool:
 def _build(folder: Path, data: Path) -> None:
     """Write the databases of ``data`` to a temporary folder, then rename it to ``folder``.
 
-    If two processes do this at the same time, the folder of the first one stays.
+    If two processes do this at the same time, the folder of the process that finishes first stays.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     _sweep(folder.parent)
