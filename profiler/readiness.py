@@ -15,6 +15,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
+from langsmith import tracing_context
 
 from vinelm.adapters.langgraph.build import nodes_of_stages
 from vinelm.adapters.langgraph.exits import resolved
@@ -202,7 +203,8 @@ def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool =
         The checks. An error in the workflow gives a failed item, never an exception.
     """
     asks, seen = _Asks(), SeenPrompts()
-    items = tuple(_items(workflow, catalog, asks, seen, PROMPT_REQUESTS if with_prompts else 1))
+    with tracing_context(enabled=False):  # scripted answers are none of the application's traces
+        items = tuple(_items(workflow, catalog, asks, seen, PROMPT_REQUESTS if with_prompts else 1))
     prompts = seen.layout() if with_prompts and all(item.is_ok for item in items) else None
     code = None if workflow.has_template else _code_of(workflow, catalog)
     return CheckReport(workflow.name, items, code, asks.today, prompts, len(workflow.requests), asks.unknown)

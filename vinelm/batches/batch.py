@@ -204,8 +204,7 @@ class Steered(NamedTuple):
 
 
 class _Prepared:
-    """Everything that is needed to answer a data set: the application with its planner and models, and the distinct requests.
-    """
+    """All that is needed to answer a data set: the application with its planner and models, and the distinct requests."""
 
     def __init__(
         self,

@@ -133,8 +133,7 @@ def speaks_in(settings: Mapping[str, Any]) -> bool:
 
 
 def _stated(settings: Mapping[str, Any], names: Iterable[str]) -> Sequence[str]:
-    """Return those of ``names`` that the settings contain, in the order of ``names``; fast if there are none, as in most calls.
-    """
+    """Return those of ``names`` that the settings contain, in the order of ``names``. Fast if there are none."""
     return () if settings.keys().isdisjoint(names) else [name for name in names if name in settings]
 
 

@@ -54,8 +54,7 @@ def take_variables(folder: str | Path | None = None, text: str = "") -> None:
 
 
 def variables_of_files() -> Mapping[str, str]:
-    """Return the variables that this process took from ``.env`` files, each with the path of its file, by the variable's name.
-    """
+    """Return the variables that this process took from ``.env`` files, with the path of each file, keyed by the variable."""
     return MappingProxyType(_taken)
 
 

@@ -112,8 +112,7 @@ class Failure:
     hint: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the failure as the object that ``--json`` prints under the key ``error``; ``hint`` is left out if it is None.
-        """
+        """Return the failure as the object that ``--json`` prints under the key ``error``; ``hint`` is left out if None."""
         hint = {} if self.hint is None else {"hint": self.hint}
         return {"kind": self.kind, "message": self.message, **hint, "exit_code": self.exit_code}
 

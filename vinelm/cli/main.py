@@ -86,8 +86,7 @@ class LazyGroup(SuggestingGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name, the subcommand and its arguments for a command line. The name may also be an old name of a command.
-        """
+        """Return the name, the subcommand and its arguments for a command line. A command's old name is valid, too."""
         for words in (2, 1):
             if (today := OLD.get(" ".join(args[:words]))) is not None:
                 args = [*today.split(), *args[words:]]

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
+from langgraph.channels import BinaryOperatorAggregate
 from langgraph.graph import END, START
+from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph import template_of_graph
@@ -33,8 +35,9 @@ from vinelm.errors import InputError, WorkflowError
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.scaffold.interrupts import waiting_nodes
 from vinelm.scaffold.model_calls import ModelCall, mentioned_models, model_calls, named_model, sources
-from vinelm.scaffold.plain_code import CodeKeys, Fields, code_keys, fields_read, referred_to
+from vinelm.scaffold.plain_code import CodeKeys, Fields, called_graphs, code_keys, fields_read
 from vinelm.scaffold.repeated_calls import repeating_nodes
+from vinelm.scaffold.request_keys import MESSAGES
 from vinelm.scaffold.target import Target, find_target, required_of
 from vinelm.template import Template
 
@@ -155,6 +158,8 @@ class AppGraph:
             show them.
         forces_tools: Whether the code forces a model to call a tool, so that an answer may be the arguments of a tool call.
         writes_json: Whether the code writes JSON, so that an answer may be a field of a JSON object.
+        wants_messages: Whether the input's messages have to be LangChain's objects: no reducer of the state turns dicts into
+            messages, and the state's types say that it holds messages.
     """
 
     target: Target
@@ -176,6 +181,7 @@ class AppGraph:
     structured: tuple[str, ...] = ()
     forces_tools: bool = False
     writes_json: bool = False
+    wants_messages: bool = False
     calls_graphs: tuple[str, ...] = ()
     fields: Mapping[str, Fields] = field(default_factory=dict)
 
@@ -257,6 +263,7 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         fields=_fields(graph, held),
         forces_tools=any("tool_choice" in text for text in sources(target.module, target.root)),
         writes_json=any(_JSON_WRITERS.search(text) for text in sources(target.module, target.root)),
+        wants_messages=_wants_messages(graph),
         wants_store=graph.store is None and any(_STORES & set(code.co_names + code.co_varnames) for code in _codes(graph)),
     )
 
@@ -351,25 +358,14 @@ def _template(
 
 def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
     """Return the nodes whose function calls a compiled graph."""
-    found = []
-    for node, spec in graph.builder.nodes.items():
-        functions = (held_attribute(spec.runnable, name) for name in ("func", "afunc"))
-        for function in (inspect.unwrap(one) for one in functions if callable(one)):
-            plain = getattr(function, "__func__", function)
-            if isinstance(plain, FunctionType) and any(isinstance(one, CompiledStateGraph) for one in referred_to(plain)):
-                found.append(node)
-                break
-    return tuple(found)
+    return tuple(node for node, spec in graph.builder.nodes.items() if any(called_graphs(spec.runnable)))
 
 
 def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, Fields]:
     """Return the fields of those input keys whose values are dicts or objects of the application, or lists of them, keyed
     by the input key.
     """
-    try:
-        hints = get_type_hints(graph.builder.input_schema)
-    except (NameError, TypeError, AttributeError):  # names that are only imported for type checkers
-        hints = {}
+    hints = _hints(graph)
     runnables = [spec.runnable for spec in graph.builder.nodes.values()]
     own = [one for runnable in runnables for name in ("func", "afunc") if callable(one := held_attribute(runnable, name))]
     plain = (inspect.unwrap(one) for one in (*own, *(one for found in held.values() for one in found.functions)))
@@ -388,6 +384,22 @@ def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, He
             names = tuple(getattr(inner, "model_fields", None) or getattr(inner, "__annotations__", {}))
             found |= {key: Fields(names=names, needed=tuple(required_of(inner)), is_list=is_list)} if names else {}
     return found
+
+
+def _hints(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, Any]:
+    """Return the types of the input's keys, without their annotations; empty if some cannot be found."""
+    try:
+        return get_type_hints(graph.builder.input_schema)
+    except (NameError, TypeError, AttributeError):  # names that are only imported for type checkers
+        return {}
+
+
+def _wants_messages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> bool:
+    channel = graph.builder.channels.get(MESSAGES)
+    if isinstance(channel, BinaryOperatorAggregate) and channel.operator is add_messages:
+        return False
+    inner = get_args(_hints(graph).get(MESSAGES)) or (None,)
+    return "Message" in str(inner[0])
 
 
 def _structured(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
-from langgraph.graph.state import StateGraph
+from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
-from vinelm.adapters.langgraph.nodes.signature import closure_values, is_user_code
+from vinelm.adapters.langgraph.nodes.signature import closure_values, held_attribute, is_user_code
 
 _BUILDERS = re.compile(r"StateGraph|MessageGraph|create_\w*(agent|supervisor|swarm|graph)")
 RUNS = frozenset({"invoke", "ainvoke", "stream", "astream", "batch", "abatch", "predict"})
@@ -50,12 +50,10 @@ def _builds(function: FunctionType) -> bool:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if _returns_graph(one):
+        if makes_graph(one):
             return True
         if not is_user_code(one.__module__ or "", one.__code__.co_filename):
             continue
-        if any(_BUILDERS.fullmatch(name) for name in one.__code__.co_names):
-            return True
         for value in referred_to(one):
             if isinstance(value, StateGraph | Pregel):
                 return True
@@ -66,12 +64,35 @@ def _builds(function: FunctionType) -> bool:
     return False
 
 
+def makes_graph(value: Any) -> bool:
+    """Return whether this is a function whose annotation or own code says that it makes or returns a graph."""
+    if not isinstance(value, FunctionType):
+        return False
+    # A function of the application may have a builder's name, too; what it does is in its own code.
+    library = (name for name in value.__code__.co_names if not _is_own(value.__globals__.get(name)))
+    return _returns_graph(value) or (_is_own(value) and any(_BUILDERS.fullmatch(name) for name in library))
+
+
+def _is_own(value: Any) -> bool:
+    """Return whether this is a function of the application, not of a library."""
+    return isinstance(value, FunctionType) and is_user_code(value.__module__ or "", value.__code__.co_filename)
+
+
 def referred_to(function: FunctionType) -> Iterator[Any]:
     """Yield the values that a function's code refers to by name, from its closure and its module."""
     yield from closure_values(function)
     for name in function.__code__.co_names:
         if name in function.__globals__:
             yield function.__globals__[name]
+
+
+def called_graphs(runnable: Any) -> Iterator[CompiledStateGraph[Any, Any, Any, Any]]:
+    """Yield the compiled graphs to which the function of a graph's node refers, each perhaps more than once."""
+    functions = (held_attribute(runnable, name) for name in ("func", "afunc"))
+    for function in (inspect.unwrap(one) for one in functions if callable(one)):
+        plain = getattr(function, "__func__", function)
+        if isinstance(plain, FunctionType):
+            yield from (one for one in referred_to(plain) if isinstance(one, CompiledStateGraph))
 
 
 def _returns_graph(function: Any) -> bool:

@@ -7,9 +7,10 @@ import importlib
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from vinelm.io.file_kinds import near
 from vinelm.io.reading import read_text
 from vinelm.requests.workflow import Workflow
 from vinelm.scaffold.no_calls import no_model_calls
-from vinelm.scaffold.plain_code import graph_code
+from vinelm.scaffold.plain_code import called_graphs, graph_code, makes_graph
 
 Kind = Literal["graph", "maker", "config-maker", "vine-maker", "model-maker", "function", "entrypoint"]
 """``graph``: the attribute is a graph. ``maker``: a function without arguments that returns one. ``config-maker``,
@@ -241,7 +242,7 @@ def _place(name: str, folder: Path) -> tuple[Path, str]:
         folder: The working folder.
 
     Raises:
-        ConfigError: The file does not exist, or the name is not one that Python can import.
+        ConfigError: The file does not exist, or Python cannot import it by its name.
     """
     if not name.endswith(".py"):
         if not all(part.isidentifier() for part in name.split(".")):
@@ -253,8 +254,8 @@ def _place(name: str, folder: Path) -> tuple[Path, str]:
     root, parts = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         root, parts = root.parent, [root.name, *parts]
-    if not all(part.isidentifier() for part in parts):
-        raise ConfigError(f"{name}: {'.'.join(parts)} is no name that Python can import: rename the file")
+    if any("." in part for part in parts):
+        raise ConfigError(f"{name}: Python cannot import a file with a dot in its name: rename it")
     return root, ".".join(parts)
 
 
@@ -300,19 +301,43 @@ def _use_instead(module: ModuleType) -> str:
 
 def _only_graph(module: ModuleType) -> str:
     graphs = _graphs(module)
-    if len(graphs) == 1:
-        return graphs[0]
+    outer = _not_within(module, graphs)
+    if len(outer) == 1:
+        return outer[0]
     if graphs:
         raise ConfigError(f"{module.__name__} has {len(graphs)} graphs: name one: {', '.join(graphs)}")
-    makers = [
-        name
-        for name, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ == module.__name__ and ("graph" in name.lower() or name == "build")
-    ]
-    if "build" in makers:
-        return "build"
-    known = f": it has the functions {', '.join(makers)}" if makers else ""
+    makers = _makers(module)
+    if "build" in makers or len(makers) == 1:
+        return "build" if "build" in makers else makers[0]
+    known = f": it has {', '.join(makers)}" if makers else ""
     raise ConfigError(f"{module.__name__} has no graph at module level: name the function that returns it{known}{_NO_GRAPH}")
+
+
+def _not_within(module: ModuleType, names: Sequence[str]) -> list[str]:
+    """Return the names of a module's graphs, without those that are nodes of another or that a node of another calls."""
+    graphs = {name: attrgetter(name)(module) for name in names}
+    inner: list[Any] = []
+    for graph in graphs.values():
+        builder = getattr(graph, "builder", graph)  # a compiled graph's, or one that is not compiled
+        for spec in getattr(builder, "nodes", {}).values():
+            runnable = getattr(spec, "runnable", None)
+            inner += [runnable, *called_graphs(runnable)]
+    return [name for name, graph in graphs.items() if not any(graph is one for one in inner)]
+
+
+def _makers(module: ModuleType) -> list[str]:
+    """Return the names of a module's functions that make a graph, as far as their code shows; without any, of its classes."""
+    own = {name: value for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__}
+    functions = [
+        name
+        for name, value in own.items()
+        if inspect.isfunction(value)
+        and not graph_code(value).runs
+        and (makes_graph(value) or "graph" in name.lower() or name == "build")
+        and not set(required_of(value)) - _GIVEN
+    ]
+    classes = (name for name, value in own.items() if isinstance(value, type) and any(map(makes_graph, vars(value).values())))
+    return functions or list(classes)
 
 
 def _kind(value: Any, where: str) -> Kind:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import keyword
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,8 @@ TODO = "TODO"
 DEFAULT_DATASET = "requests.jsonl"
 _OWN_NAMES = frozenset(
     {"build", "workflow", "score", "inputs", "requests", "template", "answer_of", "run_once", "vine", "answer", "label"}
-    | {"Path", "InMemoryStore", "asyncio", "json", "sys", "Workflow", "Template", "TextWriter", "read_dataset", "as_today"}
+    | {"Path", "HumanMessage", "InMemoryStore", "asyncio", "import_module", "json", "sys", "Workflow", "Template", "TextWriter"}
+    | {"read_dataset", "as_today"}
     | {"Stage", "Loop", "Branch", "Parallel"}
 )
 """Names that the workflow file defines or imports: no name of the application may hide one of them."""
@@ -84,8 +86,12 @@ class WorkflowFile:
             yield "import json"
         if self.imports_from is not None:
             yield "import sys"
+        if not _is_importable(target.module.__name__):
+            yield "from importlib import import_module"
         yield "from pathlib import Path"
         yield ""
+        if self._makes_messages:
+            yield "from langchain_core.messages import HumanMessage"
         if app.wants_store:
             yield "from langgraph.store.memory import InMemoryStore"
         names = {"Workflow", "read_dataset"} | ({"TextWriter"} if self._has_writer else set())
@@ -95,24 +101,32 @@ class WorkflowFile:
             yield from ends
             names |= set(ours.removeprefix("from vinelm import ").split(", "))
         ours_line = f"from vinelm import {', '.join(sorted(names))}"
-        asked = [*([self._filling] if self._filling else []), target.attribute]
-        theirs = f"from {target.module.__name__} import {', '.join(asked)}"
-        alias = " as app" if target.attribute in _OWN_NAMES else ""
-        renamed = "" if app.context is None or _context_name(app.context) == app.context.__name__ else " as AppContext"
-        context = [f"from {app.context.__module__} import {app.context.__name__}{renamed}"] if app.context else []
+        asked = {self._filling: self._filling} if self._filling else {}
+        theirs = _imports(target.module.__name__, {**asked, target.attribute: _own(target.attribute)})
+        if app.context is not None:
+            theirs += _imports(app.context.__module__, {app.context.__name__: _context_name(app.context)})
+        imported = [line for line in theirs if line.startswith("from ")]
         if self.imports_from is None:
-            yield from sorted([ours_line, f"{theirs}{alias}", *context])
+            yield from sorted([ours_line, *imported])
         else:
             yield ours_line
             yield ""
             place = self.imports_from.as_posix()
             yield f'sys.path.insert(0, str(Path(__file__).resolve().parent / "{place}"))'
-            yield from (f"{line}  # noqa: E402" for line in (f"{theirs}{alias}", *context))
+            yield from (f"{line}  # noqa: E402" for line in imported)
+        if looked_up := [line for line in theirs if line not in imported]:
+            yield ""
+            yield from looked_up
 
     @property
     def _graph(self) -> str:
         target = self.application.target
-        return ("app" if target.attribute in _OWN_NAMES else target.attribute) + target.rest
+        return _own(target.attribute) + target.rest
+
+    @property
+    def _makes_messages(self) -> bool:
+        """Return whether ``inputs`` makes LangChain's messages."""
+        return self.application.wants_messages and not self.keys.fields and MESSAGES in dict(self.keys.inputs)
 
     @property
     def _has_writer(self) -> bool:
@@ -310,7 +324,7 @@ class WorkflowFile:
                 yield f"    # {TODO}: give {', '.join(keys.missing)}, too, which the application reads."
             elif not keys.is_sure:
                 yield f"    # {TODO}: is this what the graph is invoked with? Its input may have {able}."
-            pairs = ", ".join(_input_pairs(keys, self._filling))
+            pairs = ", ".join(_input_pairs(keys, self._filling, as_objects=self._makes_messages))
             yield f"    return {{{pairs}}}"
 
     def _workflow(self) -> Iterator[str]:
@@ -407,11 +421,28 @@ class WorkflowFile:
         yield "    # agree=lambda one, other: str(one).strip() == str(other).strip(),  # whether two answers are equal"
 
 
+def _own(attribute: str) -> str:
+    """Return the name in the workflow file of an attribute of the application: ``app`` if the file itself uses its name."""
+    return "app" if attribute in _OWN_NAMES else attribute
+
+
+def _is_importable(module: str) -> bool:
+    """Return whether an ``import`` statement can name this module; it cannot name the module of ``01-agent.py``."""
+    return all(part.isidentifier() and not keyword.iskeyword(part) for part in module.split("."))
+
+
+def _imports(module: str, names: Mapping[str, str]) -> list[str]:
+    """Return the lines of code that import names of a module. ``names`` maps each name to its name in the workflow file."""
+    if _is_importable(module):
+        return [f"from {module} import {', '.join(old if new == old else f'{old} as {new}' for old, new in names.items())}"]
+    return [f"{new} = import_module({json.dumps(module)}).{old}" for old, new in names.items()]
+
+
 def _context_name(schema: type) -> str:
     return "AppContext" if schema.__name__ in _OWN_NAMES else schema.__name__
 
 
-def _input_pairs(keys: RequestKeys, filling: str | None) -> Iterator[str]:
+def _input_pairs(keys: RequestKeys, filling: str | None, *, as_objects: bool) -> Iterator[str]:
     """Yield, for each input key, the code of an entry in the dict that is the graph's input: the key, and the column that
     fills it.
 
@@ -419,7 +450,7 @@ def _input_pairs(keys: RequestKeys, filling: str | None) -> Iterator[str]:
     dict that gives its other fields; None without one.
     """
     if not keys.fields:
-        yield from (_input_pair(key, column) for key, column in keys.inputs)
+        yield from (_input_pair(key, column, as_objects) for key, column in keys.inputs)
         return
     for key in dict.fromkeys(key for key, _ in keys.inputs):
         columns = [column for one, column in keys.inputs if one == key]
@@ -428,6 +459,8 @@ def _input_pairs(keys: RequestKeys, filling: str | None) -> Iterator[str]:
         yield f'"{key}": [{held}]' if key in keys.lists else f'"{key}": {held}'
 
 
-def _input_pair(key: str, column: str) -> str:
+def _input_pair(key: str, column: str, as_object: bool) -> str:
     value = f'request.data["{column}"]'
-    return f'"{key}": [{{"role": "user", "content": {value}}}]' if key == MESSAGES else f'"{key}": {value}'
+    if key != MESSAGES:
+        return f'"{key}": {value}'
+    return f'"{key}": [HumanMessage({value})]' if as_object else f'"{key}": [{{"role": "user", "content": {value}}}]'

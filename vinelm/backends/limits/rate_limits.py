@@ -240,8 +240,7 @@ class EngineRateLimiter:
             self._give(slot)
 
     def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
-        """Return what a call waits on: an object with its start time, or its place in the queue if later calls may overtake it.
-        """
+        """Return what a call waits on: an object with its start time, or its place in the queue if others may overtake it."""
         # Without priorities no call overtakes another, so a call learns its time at once. The first priority makes a line.
         share = self._line() if self._share is None and priority else self._share
         return _Appointment(*self.reserve(tokens)) if share is None else share.line_up(tokens, priority)

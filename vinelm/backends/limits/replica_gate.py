@@ -1,5 +1,4 @@
-"""The queue of a replica group (several endpoints of one model): each call goes to the first endpoint, or replica, with room.
-"""
+"""The queue of a replica group (several endpoints of one model): each call goes to the first replica with room."""
 
 from __future__ import annotations
 

@@ -39,8 +39,7 @@ _FOR_THE_SDK = ("stream", "stream_options", "extra_headers", "extra_query", "tim
 
 
 class SdkBatches(BatchApi, Generic[C]):
-    """The base class for batches of providers whose Python SDK supports batches. It keeps one client for each server and key.
-    """
+    """The base class for batches of providers whose SDK supports batches. It keeps one client for each server and key."""
 
     def __init__(self, client: Callable[[Model], C]) -> None:
         self._clients: Clients[C] = Clients(client, lambda model: (model.api_base, model.api_key_env))
@@ -140,8 +139,7 @@ def _line(name: str, body: Mapping[str, Any]) -> str:
 
 
 def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the name and the result of each call in a file of answers or errors. An invalid line gives a failure as the result.
-    """
+    """Yield the name and the result of each call in a file of answers or errors. An invalid line is a failure."""
     for line in content.decode("utf-8", "replace").splitlines():
         name = None
         try:

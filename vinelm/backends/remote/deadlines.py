@@ -152,8 +152,7 @@ class _Answer:
 
 
 class _Network:
-    """A network backend of httpcore or its successor, which opens connections whose waits end at the deadline of the attempt.
-    """
+    """A network backend of httpcore or its successor. The waits of its connections end at the deadline of the attempt."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

@@ -19,8 +19,7 @@ def probe_cheaply(client: Any) -> None:
 
 
 class _Network:
-    """A network backend of httpcore or its successor, which opens connections that check cheaply whether they are still open.
-    """
+    """A network backend of httpcore or its successor. Its connections check cheaply whether they are still open."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

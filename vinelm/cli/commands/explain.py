@@ -113,8 +113,7 @@ def explained(
 
 
 def _show_decision(decision: Decision) -> None:
-    """Print every possible next step, how far the chosen plan stays below the objective's limits, and the chosen plan itself.
-    """
+    """Print all possible next steps, how far the chosen plan stays below the objective's limits, and the chosen plan itself."""
     _show_alternatives(decision)
     _show_bounds(decision)
     if len(decision.lines(2)) > 1:

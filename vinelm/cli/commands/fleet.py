@@ -109,8 +109,7 @@ def run(*, url: str | None, name: str, text: str, period_s: float, dry_run: Path
 
 @contextmanager
 def _ended_by_signals(loop: GlobalLoop) -> Iterator[None]:
-    """Inside the block, let SIGINT and SIGTERM end the loop after its current round, so that another process can lead at once.
-    """
+    """Inside the block, let SIGINT and SIGTERM end the loop after its current round, so that another process leads at once."""
     before = {number: signal.signal(number, lambda *_: loop.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
