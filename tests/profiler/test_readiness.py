@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 
 import pytest
 from kit.toys.chat import APP_VINE
-from kit.toys.profiling import State, build, catalog_for, plain_edge, toy
+from kit.toys.profiling import State, build, catalog_for, one_stage, plain_edge, toy
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, StateGraph
+from langsmith.utils import get_env_var, tracing_is_enabled
 from pydantic import BaseModel, Field
 
 from vinelm.cli.inputs import catalog_for_check
@@ -376,3 +377,23 @@ def test_prompts_of_branches_and_of_agents_are_compared(name):
     assert report.is_ok, [item for item in report.items if not item.is_ok]
     assert all(stage.tokens.total > 0 for stage in report.prompts.stages)
     assert report.prompts.move is None
+
+
+def test_a_dry_run_is_in_no_trace_of_the_application(monkeypatch):
+    """An application that turns LangSmith on while it is imported had our scripted answers in its project."""
+    traced = []
+
+    def node(state: State, model):
+        traced.append(tracing_is_enabled())
+        return {"answer": model.invoke(state["question"]).text}
+
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    get_env_var.cache_clear()
+    try:
+        assert tracing_is_enabled()
+        items(toy(build=one_stage(node), template=Template((Stage("generate", ("m0", "m1")),))))
+    finally:
+        monkeypatch.undo()
+        get_env_var.cache_clear()
+    assert traced
+    assert not any(traced)

@@ -755,3 +755,79 @@ def test_the_model_inside_a_prebuilt_middleware_is_a_stage_that_runs_when_there_
     said = " ".join(capsys.readouterr().out.split())
     assert "up to 3 times" in said  # each turn runs the model, behind a summary or not: not any of the two up to 6 times
     assert f"model > {hook} > model, each from a checkpoint" in said
+
+
+@pytest.mark.parametrize("file", ["01-app.py", "class.py"])
+def test_a_file_whose_name_no_import_statement_can_say_is_read_and_checked(folder, capsys, file):
+    context = "@dataclass\nclass Words:\n    most: int = 3\n"
+    source = f"{HEAD}{LLM}{context}{WRITE}builder = StateGraph(State, context_schema=Words)\nbuilder.add_node('write', write)\n"
+    source += "builder.add_edge(START, 'write')\nworkflow = builder.compile()\n"
+    (folder / file).write_text(source)
+    assert main(["init", file, "--dataset", "q.jsonl", "--apply"]) == 0
+    forget(folder)
+    sys.modules.pop(file.removesuffix(".py"))
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "Ready." in capsys.readouterr().out
+    sys.modules.pop(file.removesuffix(".py"))
+    (folder / "01.app.py").write_text(source)
+    assert main(["init", "01.app.py", "--dataset", "q.jsonl"]) == 2
+    assert "cannot import a file with a dot in its name: rename it" in capsys.readouterr().err
+
+
+MAIN = "def main():\n    app = create_app()\n    print(app)\n"
+MAKER = f'{LLM}{WRITE}def create_app():\n    return one_node("write", write).compile()\n{MAIN}'
+NESTED = f'{LLM}{WRITE}inner = one_node("write", write).compile()\ndef call(state: State):\n    return inner.invoke(state)\n'
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        MAKER,
+        f"{MAKER}def show(graph):\n    return graph\ndef run_graph():\n    return create_app().invoke({{}})\n",
+        CLASS,
+        f'{NESTED}whole = one_node("all", inner).compile()',
+        f'{NESTED}whole = one_node("all", call).compile()',
+    ],
+    ids=["a function", "a function among others", "a class", "a graph as a node", "a graph that a node calls"],
+)  # fmt: skip
+def test_the_one_graph_of_a_file_needs_no_name(folder, capsys, source):
+    found = init(folder, capsys, source, "", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert [stage.split("/")[-1].split(">")[-1].strip() for stage in found["stages"]] == ["write"]
+
+
+def test_functions_that_make_graphs_are_named_if_there_are_several(folder, capsys):
+    other = 'def small_app():\n    return one_node("small", write).compile()\n'
+    said = init(folder, capsys, MAKER + other, "", "--yes")
+    assert "name the function that returns it: it has create_app, small_app (" in said
+
+
+@pytest.mark.parametrize(
+    ("state", "is_object"),
+    [
+        ("messages: Annotated[Sequence[BaseMessage], operator.add]", True),
+        ("messages: list[AnyMessage]", True),
+        ("messages: Annotated[list[AnyMessage], add_messages]", False),
+        ("messages: Annotated[list[dict], operator.add]", False),
+    ],
+)
+def test_messages_are_objects_if_nothing_in_the_graph_makes_them_of_dicts(folder, capsys, state, is_object):
+    read = "[-1].content" if "dict" not in state else '[-1]["content"]'
+    source = (
+        "import operator\nfrom collections.abc import Sequence\nfrom typing import Annotated\n"
+        "from langchain_core.messages import AnyMessage, BaseMessage\nfrom langgraph.graph.message import add_messages\n"
+        f"{LLM}class Chat(TypedDict, total=False):\n    {state}\n    answer: str\n"
+        f'def write(state: Chat):\n    return {{"answer": llm.invoke(state["messages"]{read}).text}}\n'
+        'graph = one_node("write", write, Chat).compile()\n'
+    )
+    assert isinstance(init(folder, capsys, source, "graph", "--apply", "--json"), dict)
+    assert ("HumanMessage(request.data" in (folder / "workflow.py").read_text(encoding="utf-8")) == is_object
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "Ready." in capsys.readouterr().out
+
+
+def test_a_model_without_a_list_price_needs_a_catalog_first(folder, capsys):
+    source = f'{LLM}llm.model_name = "my-own-llm"\n{GRAPH}'
+    said = init(folder, capsys, source, "graph", "--yes")
+    assert "openai:my-own-llm has no list price: write models.toml first, with an entry and a price for each model" in said
+    assert not (folder / "workflow.py").exists()

@@ -55,7 +55,9 @@ def entry_of_chat(chat: Any, listed: Iterable[Model], price: AnyPrice | None = N
         ours = PROVIDERS.get(family, (family, None))[0]
         known = list(listed)
         for model in known:
-            if model.model_id in (model_id, f"{family}:{model_id}") and ours in (model.provider, model.engine, LANGCHAIN):
+            is_named_in_full = model.provider == LANGCHAIN and model.model_id == f"{family}:{model_id}"
+            is_of_family = ours in (model.provider, model.engine, LANGCHAIN)
+            if is_named_in_full or (model.model_id in (model_id, f"{family}:{model_id}") and is_of_family):
                 return model
         names = {model.name for model in known}
         name = model_id if model_id not in names else f"{ours}/{model_id}"

@@ -122,6 +122,17 @@ def entry_names(models: Iterable[str]) -> dict[str, str]:
     return {spec: _name(model) for spec, model in zip(specs, Catalog.from_strings(specs).models, strict=True)}
 
 
+def unpriced(models: Iterable[str]) -> list[str]:
+    """Return the models, each as ``provider:model``, for which no list price is known, such as models of Ollama."""
+    found = []
+    for spec in models:
+        try:
+            Catalog.from_strings((spec,))
+        except ConfigError:
+            found.append(spec)
+    return found
+
+
 def _prefix(spec: str) -> str:
     return spec.partition(":")[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import inspect
 import re
 import textwrap
@@ -50,10 +51,12 @@ def _builds(function: FunctionType) -> bool:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if makes_graph(one):
+        if _returns_graph(one):
             return True
         if not is_user_code(one.__module__ or "", one.__code__.co_filename):
             continue
+        if any(_BUILDERS.fullmatch(name) for name in one.__code__.co_names):
+            return True
         for value in referred_to(one):
             if isinstance(value, StateGraph | Pregel):
                 return True
@@ -64,18 +67,17 @@ def _builds(function: FunctionType) -> bool:
     return False
 
 
-def makes_graph(value: Any) -> bool:
-    """Return whether this is a function whose annotation or own code says that it makes or returns a graph."""
-    if not isinstance(value, FunctionType):
-        return False
-    # A function of the application may have a builder's name, too; what it does is in its own code.
-    library = (name for name in value.__code__.co_names if not _is_own(value.__globals__.get(name)))
-    return _returns_graph(value) or (_is_own(value) and any(_BUILDERS.fullmatch(name) for name in library))
-
-
-def _is_own(value: Any) -> bool:
-    """Return whether this is a function of the application, not of a library."""
-    return isinstance(value, FunctionType) and is_user_code(value.__module__ or "", value.__code__.co_filename)
+def returns_value(function: FunctionType) -> bool:
+    """Return whether some path through a function's code returns a value other than None."""
+    before: dis.Instruction | None = None
+    for step in dis.get_instructions(function):
+        if step.opname == "RETURN_CONST" and step.argval is not None:
+            return True
+        is_none = before is not None and before.opname == "LOAD_CONST" and before.argval is None
+        if step.opname == "RETURN_VALUE" and not is_none:
+            return True
+        before = step
+    return False
 
 
 def referred_to(function: FunctionType) -> Iterator[Any]:

@@ -13,7 +13,15 @@ from vinelm.datasets import RequestSet
 from vinelm.errors import ConfigError
 from vinelm.scaffold.application import AppGraph
 from vinelm.scaffold.applied import write_all
-from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, bases_of, catalog_text, chosen_models, entry_names
+from vinelm.scaffold.catalog_file import (
+    PROVIDER_MODELS,
+    SIMULATED,
+    bases_of,
+    catalog_text,
+    chosen_models,
+    entry_names,
+    unpriced,
+)
 from vinelm.scaffold.model_calls import edited
 from vinelm.scaffold.request_keys import request_keys
 from vinelm.scaffold.target import Target
@@ -109,15 +117,20 @@ def models_for(application: AppGraph, folder: Path, named: str | None) -> tuple[
     if (folder / MODELS_FILE).exists():
         return ()
     own = next((call for call in application.calls if call.endpoint is not None), None)
+    again = "and run this line again, which keeps the file (--models names others)"
     if own is not None:
         raise ConfigError(
             f"{own.path.name}:{own.line}: a server of your own ({own.endpoint}) has no list price: write {MODELS_FILE} first, "
-            "with api_base and price of each of its models, and run this line again, which keeps the file "
-            "(--models names others)"
+            f"with api_base and price of each of its models, {again}"
         )
     suggested = suggested_models(application)
     if not suggested:
         raise ConfigError(f"{application.target.module.__name__} does not say which models it uses", code="models-required")
+    if unknown := unpriced(suggested):
+        raise ConfigError(
+            f"{unknown[0]} has no list price: write {MODELS_FILE} first, with an entry and a price for each model "
+            f"(docs/providers.md#prices), {again}"
+        )
     return suggested
 
 

@@ -25,7 +25,7 @@ from vinelm.io.file_kinds import near
 from vinelm.io.reading import read_text
 from vinelm.requests.workflow import Workflow
 from vinelm.scaffold.no_calls import no_model_calls
-from vinelm.scaffold.plain_code import called_graphs, graph_code, makes_graph
+from vinelm.scaffold.plain_code import called_graphs, graph_code, returns_value
 
 Kind = Literal["graph", "maker", "config-maker", "vine-maker", "model-maker", "function", "entrypoint"]
 """``graph``: the attribute is a graph. ``maker``: a function without arguments that returns one. ``config-maker``,
@@ -326,18 +326,18 @@ def _not_within(module: ModuleType, names: Sequence[str]) -> list[str]:
 
 
 def _makers(module: ModuleType) -> list[str]:
-    """Return the names of a module's functions that make a graph, as far as their code shows; without any, of its classes."""
+    """Return the names of a module's functions that return a graph, as far as their code shows; without any, of its classes
+    with a method that makes one.
+    """
     own = {name: value for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__}
     functions = [
         name
         for name, value in own.items()
-        if inspect.isfunction(value)
-        and not graph_code(value).runs
-        and (makes_graph(value) or "graph" in name.lower() or name == "build")
-        and not set(required_of(value)) - _GIVEN
+        if inspect.isfunction(value) and returns_value(value) and not set(required_of(value)) - _GIVEN
     ]
-    classes = (name for name, value in own.items() if isinstance(value, type) and any(map(makes_graph, vars(value).values())))
-    return functions or list(classes)
+    found = [name for name in functions if (code := graph_code(own[name])).builds and not code.runs]
+    methods = {name: filter(inspect.isfunction, vars(one).values()) for name, one in own.items() if isinstance(one, type)}
+    return found or [name for name, among in methods.items() if any(graph_code(method).builds for method in among)]
 
 
 def _kind(value: Any, where: str) -> Kind:

@@ -15,6 +15,7 @@ from pydantic import Field
 from vinelm.api import VineLM
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
+from vinelm.catalog.langchain import entry_of_chat
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError
 from vinelm.requests.protocols import CallContext, PricesCalls
@@ -357,6 +358,20 @@ def test_catalog_of_ready_models():
     call = CallContext(stage="s", prefix=("m",), clock=WallClock(), on_usage=lambda usage: None)
     with pytest.raises(ConfigError, match="model 'm': was a ready chat model of another process: pass it again"):
         create_backends(again)["langchain"].chat_model(again["m"], call)
+
+
+def test_a_ready_model_is_the_entry_that_names_it_with_its_provider():
+    """A model of Ollama's has no list price: only the user's own entry, of whatever name, can be its price."""
+    listed = Catalog.from_strings(["ollama:llama", "ollama:qwen"], prices=dict.fromkeys(["ollama:llama", "ollama:qwen"], PRICE))
+    entries = [model.model_copy(update={"name": f"my-{n}", "engine": "langchain"}) for n, model in enumerate(listed.models)]
+
+    class Ollama(Whole):
+        def _get_ls_params(self, stop=None, **kwargs):
+            return {"ls_provider": "ollama", "ls_model_name": "qwen"}
+
+    assert entry_of_chat(Ollama(), entries).name == "my-1"
+    with pytest.raises(ConfigError, match="no price known for 'ollama/qwen'"):
+        entry_of_chat(Ollama(), entries[:1])
 
 
 def test_vinelm_takes_them():
