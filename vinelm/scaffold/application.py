@@ -36,7 +36,7 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.scaffold.interrupts import waiting_nodes
 from vinelm.scaffold.model_calls import ModelCall, mentioned_models, model_calls, named_model, sources
 from vinelm.scaffold.plain_code import CodeKeys, Fields, called_graphs, code_keys, fields_read
-from vinelm.scaffold.repeated_calls import repeating_nodes
+from vinelm.scaffold.repeated_calls import repeating_nodes, skipping_nodes
 from vinelm.scaffold.request_keys import MESSAGES
 from vinelm.scaffold.target import Target, find_target, required_of
 from vinelm.template import Template
@@ -240,7 +240,8 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
     making = [node for node, found in held.items() if found.is_one_stage(node)]
     calling = [node for node, found in held.items() if found.names or found.makes_some]
     repeating = repeating_nodes(graph, (node for node in calling if node not in making))
-    read = partial(_template, graph, vine, held, repeating)
+    skipping = skipping_nodes(graph, (node for node in calling if node not in making))
+    read = partial(_template, graph, vine, held, repeating=repeating, skipping=skipping)
     template, reason = read(FEW_TURNS)
     mentioned = _mentioned(target, places)
     return AppGraph(
@@ -333,8 +334,10 @@ def _template(
     graph: CompiledStateGraph[Any, Any, Any, Any],
     vine: VineLM,
     held: Mapping[str, HeldStages],
-    repeating: Mapping[str, bool],
     turns: int,
+    *,
+    repeating: Mapping[str, bool],
+    skipping: Collection[str],
 ) -> _Read:
     """Return (template, None) if the graph determines its template, otherwise (None, the reason).
 
@@ -342,12 +345,13 @@ def _template(
         graph: The graph.
         vine: The object that wraps the graph's stages.
         held: The stages, models and functions found in each node, keyed by node.
-        repeating: Nodes that may call a model several times in one execution.
         turns: The number of turns of each loop without a bound.
+        repeating: Nodes that may call a model several times in one execution.
+        skipping: Nodes that may end without calling a model.
     """
     unread = Workflow(name="app", build=lambda _: graph, requests=(Request("none", {}),), score=lambda *_: False)
     try:
-        found = template_of_graph(unread, graph, vine.adapter.agents, held, turns=turns, repeating=repeating)
+        found = template_of_graph(unread, graph, vine.adapter.agents, held, turns=turns, repeating=repeating, skipping=skipping)
         return with_graph_exits(found, graph), None
     except InputError as error:
         return None, str(error).removeprefix("workflow 'app': ")

@@ -130,6 +130,8 @@ _PREFIXES = {
 _PROVIDERS = "openai|anthropic|google_genai|google_vertexai|bedrock|bedrock_converse|mistralai|groq|azure_openai|xai|deepseek"
 _MENTIONED = re.compile(rf"({_PROVIDERS})[:/]([^\s:/]+)|((?:gpt-|o[134]|claude-|gemini-)[\w.-]*)")
 """A text that consists of a model's name only, as in settings."""
+_NO_CHAT = re.compile("embed|rerank|whisper|tts|dall-e|moderation|-image", re.IGNORECASE)
+"""Parts of the names of models that do not chat."""
 FAMILIES = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "google_genai"}
 """Beginnings of model names with their vendors, as ``init_chat_model`` assumes, too."""
 
@@ -184,6 +186,8 @@ def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
             said = _MENTIONED.fullmatch(node.value) if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
             if said is not None:
                 who, name, alone = said.groups()
+                if _NO_CHAT.search(alone or name):
+                    continue
                 found |= dict.fromkeys([named_model(alone or name, who)])  # type: ignore[list-item] # its family is known
     return tuple(found)
 
@@ -252,7 +256,7 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
     source, tree = _Source(text), ast.parse(_parsed(text))
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
-        makes = isinstance(node, ast.Call) and (_is_theirs(value_of(node.func, names)) or _gives_chat(node, above, names))
+        makes = isinstance(node, ast.Call) and (_is_theirs(_maker_of(node, above, names)) or _gives_chat(node, above, names))
         for made in [node] if makes else _named_models(node, names):
             outer = _configured(made, above)
             if not isinstance(made, ast.expr) or not isinstance(outer, ast.expr):
@@ -268,6 +272,24 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
                 endpoint=endpoint,
                 is_wrapped=_is_wrapped(outer, above),
             )
+
+
+def _maker_of(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping[str, Any]) -> Any:
+    """Return the value that is called; for a variable of the surrounding function, a chat model class that is assigned to it.
+
+    Args:
+        call: The call.
+        above: The parent of each syntax node.
+        names: The module's values by name.
+    """
+    found = value_of(call.func, names)
+    at: ast.AST | None = call
+    while at is not None and not isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef):
+        at = above.get(at)
+    if found is not None or at is None or not isinstance(call.func, ast.Name):
+        return found
+    given = (one for one in ast.walk(at) if isinstance(one, ast.Assign) and call.func.id in map(ast.unparse, one.targets))
+    return next((kind for one in given if makes_chat(kind := value_of(one.value, names))), None)
 
 
 def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:

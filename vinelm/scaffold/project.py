@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +31,28 @@ from vinelm.template import Template
 from vinelm.template.steps import mapped, remembering
 
 MODELS_FILE, WORKFLOW_FILE = "models.toml", "workflow.py"
+OTHER_WORKFLOW_FILE = "vinelm_workflow.py"
 _COMMON_NAMES = frozenset({"graph", "app", "agent", "main", "src"})
+
+
+def workflow_file_of(folder: Path) -> Path:
+    """Return the path of a project's workflow file, which may not exist yet: ``workflow.py``, or ``vinelm_workflow.py`` if
+    the application has a ``workflow.py`` of its own, which imports no :class:`~vinelm.Workflow`.
+    """
+    usual = folder / WORKFLOW_FILE
+    try:
+        tree = ast.parse(usual.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):  # loading it says what is wrong
+        return usual
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    ours = [one for one in imports if (getattr(one, "module", None) or one.names[0].name).partition(".")[0] == "vinelm"]
+    is_ours = any(isinstance(one, ast.Import) or "Workflow" in {alias.name for alias in one.names} for one in ours)
+    return usual if is_ours else folder / OTHER_WORKFLOW_FILE
+
+
+def workflow_spec(folder: Path) -> str:
+    """Return the name of a project's workflow as commands take it, ``workflow:workflow``; see :func:`workflow_file_of`."""
+    return f"{workflow_file_of(folder).stem}:workflow"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +79,20 @@ class Project:
     asked: tuple[str, ...] = ()
 
     @property
+    def workflow_file(self) -> Path:
+        """The path of the workflow file."""
+        return workflow_file_of(self.folder)
+
+    @property
     def todos(self) -> list[tuple[int, str]]:
         """Pairs (line number in the workflow file, from 1; what the user still has to do there), for each ``TODO``."""
-        lines = self.files[self.folder / WORKFLOW_FILE].splitlines()
+        lines = self.files[self.workflow_file].splitlines()
         return [(number, line.partition(f"{TODO}: ")[2]) for number, line in enumerate(lines, start=1) if f"{TODO}: " in line]
 
     @property
     def next_commands(self) -> list[str]:
         """The command lines that the user runs next, in :attr:`folder`."""
-        line = f"workflow:workflow --models {MODELS_FILE}"
+        line = f"{workflow_spec(self.folder)} --models {MODELS_FILE}"
         budget = " --max-error 0.15" + ("" if self.is_simulated else " --budget-usd 5")
         return [f"vinelm check {line}", f"vinelm profile {line}{budget} --dry-run", f"vinelm profile {line}{budget}"]
 
@@ -163,6 +190,7 @@ def make_project(
     today, asked = ({}, ()) if is_simulated or names is None else _today(application, names)
     file = WorkflowFile(
         name=_readable(target),
+        spec=workflow_spec(folder),
         application=application,
         keys=request_keys(
             application.input_keys,
@@ -179,7 +207,7 @@ def make_project(
         defaults=today,
         asked=asked,
     )
-    files = {folder / WORKFLOW_FILE: file.text()}
+    files = {workflow_file_of(folder): file.text()}
     if models:
         files[folder / MODELS_FILE] = catalog_text(models, bases_of(os.environ))
     paths = {call.path for call in application.calls} if is_applied else set()

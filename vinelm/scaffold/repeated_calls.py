@@ -1,11 +1,14 @@
-"""Finds nodes whose source may call their models several times in one execution, without a checkpoint in between."""
+"""Finds nodes whose source may call their models several times in one execution, or not at all."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
+import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from langchain_core.prompts import BasePromptTemplate
@@ -20,6 +23,11 @@ _CALLS = RUNS | {"create", "parse"}
 _MANY = 2
 _LOOPED = 1_000
 """Stands for the unknown number of turns of a loop, and of calls made in it."""
+_HARMLESS = frozenset(
+    name for kind in (str, list, dict, set, int, float, bytes, re.Pattern, re.Match, logging.Logger) for name in dir(kind)
+) | {"print"}
+"""Methods of Python's own types, of loggers and of consoles, whose names say that they call no model."""
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 
 
@@ -32,19 +40,28 @@ def repeating_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Iterab
         graph: the graph.
         nodes: the nodes that hold a chat model.
     """
-    found = {}
-    for node in nodes:
-        runnable = graph.builder.nodes[node].runnable
-        functions = (held_attribute(runnable, name) for name in ("func", "afunc"))
-        one = next((inspect.unwrap(code_of(one)) for one in functions if one is not None), None)
-        calls = 0 if one is None else _Count(frozenset()).of(getattr(one, "__func__", one))
-        if calls >= _MANY:
-            found[node] = calls >= _LOOPED
-    return found
+    counts = {node: _Count(frozenset()).of(_function_of(graph, node)) for node in nodes}
+    return {node: calls >= _LOOPED for node, calls in counts.items() if calls >= _MANY}
+
+
+def skipping_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Iterable[str]) -> list[str]:
+    """Return those of ``nodes`` whose function may end without a model call, such as a check that finds nothing to mend.
+
+    Whatever might call a model counts as a call, so that a node is returned only if its source is clear. A loop is assumed to
+    turn at least once, and the body of a ``try`` to raise nothing.
+    """
+    return [node for node in nodes if _Count(frozenset()).may_be_none(_function_of(graph, node))]
+
+
+def _function_of(graph: CompiledStateGraph[Any, Any, Any, Any], node: str) -> Any:
+    """Return the function of a node; None if it has none."""
+    functions = (held_attribute(graph.builder.nodes[node].runnable, name) for name in ("func", "afunc"))
+    found = next((inspect.unwrap(code_of(one)) for one in functions if one is not None), None)
+    return getattr(found, "__func__", found)
 
 
 class _Count:
-    """Counts the maximum number of model calls in one execution of a function.
+    """Counts the maximum number of model calls in one execution of a function, or finds whether there may be none.
 
     Args:
         within: the functions that are already being counted, because they call this one; they count as 0, so that recursion
@@ -57,17 +74,65 @@ class _Count:
         self._prompts: set[str] = set()
 
     def of(self, function: Any) -> int:
+        return self._block(self._body(function))
+
+    def may_be_none(self, function: Any) -> bool:
+        """Return whether some path through a function ends without a model call; False if its source is not known."""
+        body = self._body(function)
+        return bool(body) and any(self._without(body))
+
+    def _body(self, function: Any) -> Sequence[ast.stmt]:
+        """Return the statements of a function, and keep the values of its names; empty for code that is not the user's."""
         if not isinstance(function, FunctionType) or function in self._within:
-            return 0
+            return ()
         if not is_user_code(function.__module__ or "", function.__code__.co_filename):
-            return 0
+            return ()
         self._within |= {function}
         self._names = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
         self._names = {name: self._names[name] for name in self._names if name not in function.__code__.co_varnames}
         tree = source_of(function)
         self._prompts = {name for one in ast.walk(tree) for name in self._made_prompts(one)}
-        bodies = [one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)][:1]
-        return sum(map(self._block, bodies))
+        return next((one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)), ())
+
+    def _without(self, statements: Sequence[ast.stmt]) -> tuple[bool, bool]:
+        """Return two truth values: whether a path without a model call reaches the end of the statements, and whether one
+        returns before.
+        """
+        returns = False
+        for one in statements:
+            if isinstance(one, _DEFINITIONS):
+                continue
+            if isinstance(one, ast.Raise):
+                return False, returns
+            if isinstance(one, ast.Continue | ast.Break):
+                return True, returns
+            heads, blocks = _parts_of(one)
+            if any(map(self._may_call, heads)):
+                return False, returns
+            if isinstance(one, ast.Return):
+                return False, True
+            ways = [self._without(block) for block in blocks]
+            returns |= any(is_left for _, is_left in ways)
+            if not any(falls for falls, _ in ways):
+                return False, returns
+        return True, returns
+
+    def _may_call(self, node: ast.AST) -> bool:
+        """Return whether an expression or a simple statement might call a model."""
+        inside = list(ast.walk(node))
+        return any(isinstance(one, ast.Await) or (isinstance(one, ast.Call) and not self._is_harmless(one)) for one in inside)
+
+    def _is_harmless(self, call: ast.Call) -> bool:
+        if isinstance(call.func, ast.Name):
+            called = self._names.get(call.func.id, getattr(builtins, call.func.id, None))
+            if not isinstance(called, FunctionType):
+                return isinstance(called, type | BuiltinFunctionType)
+            body = _Count(self._within)
+            return not any(map(body._may_call, body._body(inspect.unwrap(called))))
+        if not isinstance(call.func, ast.Attribute) or call.func.attr in _CALLS:
+            return self._called(call) == 0 and isinstance(call.func, ast.Attribute)
+        owner = self._names.get(_root_of(call.func.value))
+        return call.func.attr in _HARMLESS or (owner is not None and not holds_chat(owner))
 
     def _block(self, statements: Sequence[ast.stmt]) -> int:
         count = 0
@@ -105,10 +170,7 @@ class _Count:
             return _Count(self._within).of(inspect.unwrap(found)) if callable(found := self._names.get(call.func.id)) else 0
         if not isinstance(call.func, ast.Attribute) or call.func.attr not in _CALLS:
             return 0
-        owner: ast.AST = call.func.value
-        while isinstance(owner, ast.Attribute | ast.Call | ast.Subscript):
-            owner = owner.func if isinstance(owner, ast.Call) else owner.value
-        name = owner.id if isinstance(owner, ast.Name) else ""
+        name = _root_of(call.func.value)
         return 0 if name in self._prompts or (name in self._names and not holds_chat(self._names[name])) else 1
 
     def _made_prompts(self, node: ast.AST) -> Iterator[str]:
@@ -122,6 +184,29 @@ class _Count:
             kind = self._names.get(getattr(made.value if isinstance(made, ast.Attribute) else made, "id", ""))
             if isinstance(kind, type) and issubclass(kind, BasePromptTemplate):
                 yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def _parts_of(statement: ast.stmt) -> tuple[Sequence[ast.AST], Sequence[Sequence[ast.stmt]]]:
+    """Return (heads, blocks) of a statement: what it evaluates first, and the blocks of which it runs one."""
+    match statement:
+        case ast.If(test=test, body=body, orelse=orelse):
+            return [test], [body, orelse]
+        case ast.For(iter=head, body=body) | ast.AsyncFor(iter=head, body=body) | ast.While(test=head, body=body):
+            return [head], [body]
+        case ast.Try(body=body, orelse=orelse, finalbody=final):
+            return [], [[*body, *orelse, *final]]
+        case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
+            return items, [body]
+        case ast.Match(subject=subject, cases=cases):
+            return [subject], [*(case.body for case in cases), ()]
+    return [statement], [()]
+
+
+def _root_of(expression: ast.AST) -> str:
+    """Return the name with which an expression begins: ``llm`` for ``llm.bind(stop=["x"]).first[0]``; "" without one."""
+    while isinstance(expression, ast.Attribute | ast.Call | ast.Subscript):
+        expression = expression.func if isinstance(expression, ast.Call) else expression.value
+    return expression.id if isinstance(expression, ast.Name) else ""
 
 
 def _turns(body: Sequence[ast.stmt]) -> int:

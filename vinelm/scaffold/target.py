@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import importlib
 import inspect
@@ -251,12 +252,21 @@ def _place(name: str, folder: Path) -> tuple[Path, str]:
     path = (folder / name).resolve()
     if not path.is_file():
         raise ConfigError(f"{name}: no such file{near(path)}: name the file that has the graph, such as app.py:graph")
-    root, parts = path.parent, [path.stem]
-    while (root / "__init__.py").is_file():
+    root, parts, levels = path.parent, [path.stem], _levels(path)
+    while (root / "__init__.py").is_file() or len(parts) <= levels:  # a folder may be a package without that file
         root, parts = root.parent, [root.name, *parts]
     if any("." in part for part in parts):
         raise ConfigError(f"{name}: Python cannot import a file with a dot in its name: rename it")
     return root, ".".join(parts)
+
+
+def _levels(path: Path) -> int:
+    """Return the number of folders that a file's relative imports go up at most: 1 for ``from .state import State``."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # importing it says what is wrong
+        return 0
+    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
 
 
 def _imported(name: str, root: Path) -> ModuleType:

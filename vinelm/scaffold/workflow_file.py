@@ -50,6 +50,7 @@ class WorkflowFile:
 
     Attributes:
         name: The workflow's name, in stores and reports.
+        spec: The workflow's name as commands take it, ``MODULE:workflow``.
         keys: How the fields of requests map to keys of the graph's state.
         dataset: The path of the dataset, relative to the workflow file; None if it does not exist yet, so that a
             placeholder is written.
@@ -62,6 +63,7 @@ class WorkflowFile:
     """
 
     name: str
+    spec: str
     application: AppGraph
     keys: RequestKeys
     dataset: Path | None
@@ -78,7 +80,7 @@ class WorkflowFile:
 
     def _head(self) -> Iterator[str]:
         target, app = self.application.target, self.application
-        yield f'"""{self.name}, ready for VineLM: `vinelm check workflow:workflow --models models.toml`."""'
+        yield f'"""{self.name}, ready for VineLM: `vinelm check {self.spec} --models models.toml`."""'
         yield ""
         if inspect.iscoroutinefunction(target.value) and not target.is_code:
             yield "import asyncio"
@@ -215,7 +217,7 @@ class WorkflowFile:
         if label is None:
             yield f"    # {TODO}: whether the answer is right, by a label or a rule. It is used offline only."
             yield "    # Where there is no label, a model can judge: score=llm_judge(...), see docs/profiling.md."
-            yield '    raise NotImplementedError("say in workflow.py when an answer is right")'
+            yield '    raise NotImplementedError("say here when an answer is right")'
             return
         if self._is_json:
             yield from self._json_score(label)

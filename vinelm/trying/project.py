@@ -18,7 +18,7 @@ from vinelm.adapters.langgraph.structure.code import template_code
 from vinelm.errors import ConfigError, InputError, WorkflowError
 from vinelm.io.atomic import write_atomic
 from vinelm.scaffold.applied import contents, finish, restore
-from vinelm.scaffold.project import WORKFLOW_FILE, make_project, models_for, within_reach
+from vinelm.scaffold.project import make_project, models_for, within_reach, workflow_file_of
 from vinelm.scaffold.target import project_folder, root_of
 from vinelm.scaffold.workflow_file import TODO, with_defaults
 from vinelm.template import Loop, Template
@@ -54,7 +54,7 @@ def with_requests(asked: FirstRun, recorded: Traces, before: Before) -> FirstRun
     """
     here = Path.cwd()
     folder = project_folder(root_of(asked.app, here), here)
-    if (here / WORKFLOW_FILE).exists() or (folder / WORKFLOW_FILE).exists():
+    if workflow_file_of(here).exists() or workflow_file_of(folder).exists():
         return asked
     before |= contents([(folder / REQUESTS_FILE).resolve()])
     recorded.write_rows(folder / REQUESTS_FILE)
@@ -101,11 +101,11 @@ def project_of(asked: FirstRun, tell: Callable[[str], None], before: Before) -> 
     """
     here = Path.cwd()
     finish(here)
-    if (here / WORKFLOW_FILE).exists():
+    if workflow_file_of(here).exists():
         return here
     folder = project_folder(root_of(asked.app, here), here)
     finish(folder)
-    if (folder / WORKFLOW_FILE).exists():
+    if workflow_file_of(folder).exists():
         return folder
     if asked.dataset is None:
         raise ConfigError("a first run needs --dataset or --traces: requests, with their right answers where you have them")
@@ -114,7 +114,7 @@ def project_of(asked: FirstRun, tell: Callable[[str], None], before: Before) -> 
     for path in written["edited"]:
         tell(f"changed {path}: vine.around(...) is around its models")
     for todo in written["todo"]:
-        tell(f"to do  {WORKFLOW_FILE}:{todo}")
+        tell(f"to do  {workflow_file_of(folder).name}:{todo}")
     _require_new(written["edited"])
     return folder
 

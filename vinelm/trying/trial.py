@@ -15,7 +15,7 @@ from vinelm.judging import AsToday
 from vinelm.objective import Objective
 from vinelm.reports.plan_words import serving_lines
 from vinelm.scaffold.applied import contents
-from vinelm.scaffold.project import MODELS_FILE, WORKFLOW_FILE
+from vinelm.scaffold.project import MODELS_FILE, workflow_file_of, workflow_spec
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import MAX_LOSS, Verdict, require_max_loss, what_can_be_proven
 from vinelm.trying.project import (
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from vinelm.traces import ObservationStore
 
 STORE, TRIE, REPORT = "app.db", "app.vine", "report"
-SPEC = "workflow:workflow"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,14 +190,15 @@ def try_app(
         if recorded is not None and dataset is None:
             asked = with_requests(asked, recorded, before)
         folder = project_of(asked, tell, before).resolve()
-        before.setdefault(folder / WORKFLOW_FILE, contents([folder / WORKFLOW_FILE])[folder / WORKFLOW_FILE])
+        file = workflow_file_of(folder)
+        before.setdefault(file, contents([file])[file])
         with chdir(folder):
-            begin(f"checking {WORKFLOW_FILE}")
+            begin(f"checking {file.name}")
             allowed = kept_max_loss(Path(TRIE)) if max_loss is None else max_loss
             allowed = MAX_LOSS if allowed is None else allowed
             inputs, questions = _checked(tell, today)
             if questions and not dry_run:
-                said = f"{' '.join(questions)}, in {WORKFLOW_FILE}, or say --today PROVIDER:MODEL"
+                said = f"{' '.join(questions)}, in {file.name}, or say --today PROVIDER:MODEL"
                 raise ConfigError(f"{said}, and run the line again: nothing is bought before")
             if dry_run:
                 begin("forecasting")
@@ -251,13 +251,13 @@ def _checked(tell: Callable[[str], None], today: str | None = None) -> tuple[Inp
     report = check_workflow(workflow, catalog)
     for item in report.items:
         if not item.is_ok:
-            raise WorkflowError(f"{SPEC}: {item.name}: {item.detail}")
+            raise WorkflowError(f"{workflow_spec(Path())}: {item.name}: {item.detail}")
         if item.is_doubtful and not (item.name == "today" and report.today):
             tell(f"look  {item.name}: {item.detail}")
     said = {} if today is None or not report.without_today else dict.fromkeys(report.without_today, _named(today, catalog))
     for known, source in ((report.today, "so your app made its models"), (said, "as you say")):
         if known:
-            tell(note_today(Path(WORKFLOW_FILE), known, source))
+            tell(note_today(workflow_file_of(Path()), known, source))
             workflow = _workflow()
     return prepared(workflow, catalog, seed=0), () if said else report.questions
 
@@ -278,12 +278,13 @@ def _workflow() -> Any:
     if here in sys.path:
         sys.path.remove(here)
     sys.path.insert(0, here)  # stays in the path: the application may import from its folder later
-    sys.modules.pop(SPEC.partition(":")[0], None)
-    return load_workflow(SPEC)
+    spec = workflow_spec(Path())
+    sys.modules.pop(spec.partition(":")[0], None)
+    return load_workflow(spec)
 
 
 def loaded(models: str) -> Inputs:
-    """Return the inputs of a profile, loaded from ``workflow.py`` and the catalog file ``models`` in the working folder.
+    """Return the inputs of a profile, loaded from the workflow file and the catalog file ``models`` in the working folder.
 
     Child processes call it, too.
     """
@@ -311,13 +312,13 @@ def _bought(
     and try again.
     """
     while True:
-        open_turns = asks_for_turns(Path(WORKFLOW_FILE))
+        open_turns = asks_for_turns(workflow_file_of(Path()))
         try:
             return _buy(inputs, workers, max_loss, stops_cut_off=open_turns, on_note=on_note, **asked)
         except WorkflowError as error:
             longer = None
             if error.code == "cut-off":
-                longer = note_turns(Path(WORKFLOW_FILE), _workflow().template, len(inputs.catalog))
+                longer = note_turns(workflow_file_of(Path()), _workflow().template, len(inputs.catalog))
             if longer is None:
                 raise
             on_note(longer)

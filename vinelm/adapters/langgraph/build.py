@@ -22,7 +22,7 @@ from vinelm.adapters.langgraph.path.within_node import with_path_channel
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, single_stages, wrapped_stages
 from vinelm.adapters.langgraph.structure.reading import read_template, teach_routes
 from vinelm.adapters.langgraph.structure.stage_graph import NodeGraph
-from vinelm.adapters.langgraph.structure.ways import all_ways, with_repeats
+from vinelm.adapters.langgraph.structure.ways import all_ways, with_repeats, with_skips
 from vinelm.errors import WorkflowError
 from vinelm.requests.workflow import Workflow
 from vinelm.template import Parallel, Template
@@ -99,6 +99,7 @@ def template_of_graph(
     *,
     turns: int = UNDECLARED_TIMES,
     repeating: Mapping[str, bool] = MappingProxyType({}),
+    skipping: Collection[str] = (),
 ) -> Template:
     """Return the template that the graph implies: a request may end after any stage, and every model is allowed.
 
@@ -110,6 +111,7 @@ def template_of_graph(
         turns: the maximum number of turns of a loop for which the application declares no maximum.
         repeating: nodes that may call their model several times in one execution, each with whether it does so in a loop, an
             unknown number of times.
+        skipping: nodes that may end without a call.
 
     Raises:
         WorkflowError: the graph does not determine the template.
@@ -124,7 +126,7 @@ def template_of_graph(
     if repeated:  # stages that start together are one superstep of the template, in which no loop can stand
         together = NodeGraph(ways).side_by_side
         repeated -= {place for place, stage in ways.stage_of.items() if stage in together}
-    found = read_template(with_repeats(ways, repeated), label, turns=turns)
+    found = read_template(with_skips(with_repeats(ways, repeated), skipping), label, turns=turns)
     return replace(found, steps=mapped(found.steps, lambda stage: replace(stage, per_node=stage.name in whole)))
 
 

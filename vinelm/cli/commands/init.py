@@ -70,7 +70,7 @@ def command(
     from vinelm.scaffold import make_project, read_application
     from vinelm.scaffold.applied import finish
     from vinelm.scaffold.catalog_file import chosen_models
-    from vinelm.scaffold.project import WORKFLOW_FILE, refuse_existing
+    from vinelm.scaffold.project import refuse_existing, workflow_file_of
     from vinelm.scaffold.target import project_folder, root_of
 
     asks = not (yes or as_json) and sys.stdin.isatty() and stdout().is_terminal
@@ -81,7 +81,7 @@ def command(
     found = read_application(spec, Path.cwd())
     folder = out or project_folder(found.target.root, Path.cwd())
     if not force and not dry_run:
-        refuse_existing([folder / WORKFLOW_FILE])  # before anything is asked
+        refuse_existing([workflow_file_of(folder)])  # before anything is asked
     loop_times = loop_times or (_asked_turns() if asks and found.open_loops else None)
     found = found if today is None else found.running_today(chosen_models([today])[0])
     found = found if loop_times is None else found.with_loops(loop_times)
@@ -220,7 +220,7 @@ def _show(found: AppGraph, project: Project, *, is_written: bool) -> None:
     for path in project.edits:
         say(f"{'Changed' if is_written else 'Would change'} {path.name}: vine.around(...) around its models.")
     if project.todos:
-        echo("\nTo do in workflow.py:")
+        echo(f"\nTo do in {project.workflow_file.name}:")
         for line, text in project.todos:
             say(f"line {line}: {text}", indent="  ", hanging=2)
     if found.calls and not project.edits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK, UNDECLARED_TIMES
@@ -67,9 +67,11 @@ def template_differences(template: Template, graph: Graph, stage_of: Mapping[str
     if surplus and found.start:  # where loops do not nest, the template that the graph implies allows more than the graph, too
         implied = template_of(found)
         surplus -= implied.flow.follows | {("", stage.name) for stage in implied.first_stages}
+    both = allowed & found.pairs
     for before, after in sorted(surplus):
-        # A node may call its model repeatedly before it is left: in a loop, or in each of several tools.
-        if before not in found.unclear and before != after:
+        # A node may call its model repeatedly before it is left: in a loop, or in each of several tools. A node between the two
+        # stages may make no call.
+        if before not in found.unclear and before != after and not _leads_to(both, before, after):
             lines.append(
                 f"{_goes('the template goes', before, after)}, and no edge of the graph does: remove that arm, or declare "
                 "where the edge leads"
@@ -102,7 +104,14 @@ def _leads_back(pairs: set[tuple[str, str]], before: str, after: str) -> bool:
 
     ``pairs`` has every (stage, stage that may follow it).
     """
-    waiting = [after]
+    return before == after or _leads_to(pairs, after, before)
+
+
+def _leads_to(pairs: Collection[tuple[str, str]], before: str, after: str) -> bool:
+    """Return whether the stage ``after`` can be reached from the stage ``before``, directly or through others."""
+    waiting, reached = [before], set[str]()
     for at in waiting:  # grows while it is read
-        waiting += [then for here, then in pairs if here == at and then not in waiting]
-    return before in waiting
+        new = {then for here, then in pairs if here == at} - reached
+        reached |= new
+        waiting += new
+    return after in reached

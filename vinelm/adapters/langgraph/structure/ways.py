@@ -61,12 +61,7 @@ def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
         found.choices[source] = _edges(graph, source) + _ends(graph, source)
         if _is_unclear(graph, source) or (not found.choices[source] and _commands(graph, source)):
             found.unclear.add(source)
-    for hook in [node for node in found.stage_of if node.endswith(_HOOKS)]:
-        part, done = f"{hook}/stage-0", f"{hook}/done"
-        behind = found.choices[hook]
-        found.choices |= {hook: [{part: frozenset(), done: frozenset()}], part: behind, done: behind}
-        found.stage_of[part] = found.stage_of.pop(hook)
-    return found
+    return with_skips(found, [node for node in found.stage_of if node.endswith(_HOOKS)])
 
 
 def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldStages]) -> Ways:
@@ -95,6 +90,16 @@ def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
         choices[place] = [{place: frozenset(), f"{place}/done": frozenset()}]
         choices[f"{place}/done"] = ways.choices[place]
     return Ways(ways.stage_of, choices, ways.unclear)
+
+
+def with_skips(ways: Ways, places: Iterable[str]) -> Ways:
+    """Return a copy of ``ways`` in which each of these places may run its stage or not."""
+    found = Ways(dict(ways.stage_of), dict(ways.choices), ways.unclear)
+    for place in ways.stage_of.keys() & set(places):
+        part, skipped, behind = f"{place}/called", f"{place}/skipped", ways.choices[place]
+        found.choices |= {place: [{part: frozenset(), skipped: frozenset()}], part: behind, skipped: behind}
+        found.stage_of = {part if one == place else one: stage for one, stage in found.stage_of.items()}
+    return found
 
 
 class _Whole:
