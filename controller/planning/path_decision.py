@@ -139,7 +139,7 @@ class PathDecision(Decision):
         """The predicted accuracy of the plan, with its interval.
 
         The estimate of a plan that was chosen as the best of many is too high on average; the expected bias is subtracted.
-        Nothing is subtracted for a choice among given ``candidates``, because the bias was measured for choices among all paths.
+        Nothing is subtracted for a choice among given ``candidates``, since the bias was measured for choices among all paths.
         """
         found = Promise.of(self.metrics.annotated, self.target)
         if self.request.candidates is None:
