@@ -46,8 +46,8 @@ class Planner:
         annotated: The trie with its estimates; must not be changed afterwards.
         available: Models that can be served; None for all. Paths through other models are never planned.
 
-    To plan by the outcomes of earlier calls, pass ``annotated.signals`` as the trie. If the application cannot return
-    earlier answers, pass ``annotated.signals.returning_last()``.
+    If plans should depend on the outcomes of earlier calls, pass ``annotated.signals``, a trie that branches by outcome. If
+    the application can only return the last answer of a request, pass ``annotated.signals.returning_last()``.
 
     Attributes:
         engine_of: model name to engine name.
@@ -91,7 +91,7 @@ class Planner:
                 seconds of tools before the first stage.
             spent_usd: The amount spent so far, in dollars.
             load: Extra seconds per call, by engine, or an array in the order of ``annotated.engines``.
-            candidates: Nodes that the request may end at, shape (n + 1,); None for all.
+            candidates: A mask of the nodes that the request may end at, shape (nodes,); None for all.
             may_stop: Whether the request may end at ``node`` itself.
             stage: On a branching trie, the stage that comes next. Pass several stages if the request must decide to
                 continue or end before it is known which of them comes. None means that any stage may come and is known
@@ -188,7 +188,7 @@ class Planner:
         The hull is in the plane of cost and accuracy.
 
         Args:
-            candidates: a mask of the nodes at which the paths may end, shape (n + 1,); None for all nodes.
+            candidates: a mask of the nodes at which the paths may end, shape (nodes,); None for all nodes.
             objective: an objective whose requests may be divided between two plans (:attr:`Objective.mixes`).
         """
         request = PlanRequest(objective, 0, float(self.annotated.latency_s[0]), 0.0, None, candidates, False)
@@ -247,12 +247,12 @@ class Planner:
 
     @property
     def index_bytes(self) -> int:
-        """The memory that the frontiers built so far use, in bytes."""
+        """The memory in bytes that this planner's stored Pareto frontiers use."""
         return self._cache.nbytes
 
     @property
     def index_ends(self) -> int:
-        """The number of end nodes in the frontiers built so far."""
+        """The total number of end nodes in this planner's stored Pareto frontiers."""
         return self._cache.n_ends
 
     def _scan(self, request: PlanRequest, frontier: Frontier | None) -> Decision:
@@ -289,7 +289,7 @@ class Planner:
     def _without(self, node: int, models: Collection[str], candidates: BoolArray | None) -> BoolArray | None:
         """Return the nodes at which a request at ``node`` may end if none of ``models`` may run next.
 
-        ``candidates`` and the result are masks of shape (n + 1,); None stands for all nodes.
+        ``candidates`` and the result are masks of shape (nodes,); None stands for all nodes.
         """
         trie, left = self.trie, None
         for child in trie.children(node):

@@ -1,6 +1,7 @@
 """The built-in policies, and the lookup of a policy by name or file.
 
-Each policy is a pure function of the view. It works on whole columns, because a fleet may have a hundred thousand live calls.
+Each policy is a pure function of a :class:`FleetView`, a table of all live calls. It computes with whole columns of the table,
+because a fleet may have a hundred thousand live calls.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ def hol(view: FleetView) -> Orders:
 def affinity(view: FleetView) -> Orders:
     """Return orders that keep the calls of a conversation on one replica, whose prompt cache then holds the conversation.
 
-    The replica is chosen by a hash, so all processes choose the same replica in every round. A conversation has a single pin:
-    if its calls go to several groups, the last of these groups in the order of :attr:`FleetView.group` sets the pin.
+    The replica is chosen by a hash, so all processes choose the same replica in every round. A conversation is pinned to one
+    replica only. If its calls go to several replica groups, this replica is in the group with the highest index
+    (:attr:`FleetView.group`).
     """
     pins: dict[int, str] = {}
     for number in np.unique(view.group[_is_replica(view)]).tolist():
@@ -133,8 +135,8 @@ def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
 
     Returns:
         Three arrays of shape (number of engines,). The first is the mean age of the engine's running calls in seconds. The
-        second is the mean age of running calls on the other engines of its group. Both are 0 without calls; an age is the
-        time since the call was sent. The third is the relative standard error of the ratio of both means, assuming
+        second is the mean age of running calls on the other engines of its group. A mean is 0 if there are no calls; an age
+        is the time since the call was sent. The third is the relative standard error of the ratio first / second, assuming
         exponentially distributed durations.
     """
     running = view.state == LiveState.RUNNING
@@ -169,7 +171,7 @@ def _named(view: FleetView, values: FloatArray, chosen: np.ndarray[Any, np.dtype
 def _from_mean(seconds: FloatArray) -> FloatArray:
     """Return the seconds minus their mean.
 
-    The mean becomes 0, which is also the priority of conversations without an order, so these count as average.
+    So a conversation with the mean seconds gets priority 0, like the conversations that have no order.
     """
     return seconds - seconds.mean() if len(seconds) else seconds
 

@@ -169,7 +169,10 @@ class LiveInvocations:
                     self._rows["rest_s"][slot], self._rows["rest_usd"][slot] = rest_s, rest_usd
 
     def _use(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
-        """Make ``rows`` the table. Columns that change with each call are cached, which makes writing ten times as fast."""
+        """Make ``rows`` the table, and keep references to the columns that change with each call.
+
+        Writing through these references is ten times as fast.
+        """
         self._rows = rows
         self._state, self._queued_at = rows["state"], rows["queued_at"]
         self._sent_at, self._engine = rows["sent_at"], rows["engine"]
@@ -189,7 +192,7 @@ def _rest_of(rest: Rest) -> tuple[float, float]:
 
 
 class _Vocabulary:
-    """Gives each name an index for a column. Once the column's type has no index left, new names get that of the empty name."""
+    """Gives each name an index for a column. Once all indices are used, a new name gets index 0, that of the empty name."""
 
     def __init__(self) -> None:
         self.names = [""]

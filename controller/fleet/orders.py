@@ -80,9 +80,9 @@ MOST_PRIORITY = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Orders:
-    """Orders for engines, calls and processes. Immutable. Anything that no order names behaves as it would without orders.
+    """Orders for engines, calls and processes. Immutable. Engines, calls and processes without an order work as usual.
 
-    No order makes a request fail, or makes it wait while there is room.
+    No order makes a request fail, or makes it wait while a replica that it may use has room.
 
     Attributes:
         weights: engine to weight, >= 0; an engine that is not named has weight 1. A call of a replica group goes to the replica

@@ -112,7 +112,7 @@ def requests_in_metrics(text: str) -> float:
 
 
 def _samples(text: str) -> list[tuple[str, dict[str, str], float]]:
-    """Return the name, labels and value of each gauge sample. Other lines, which are most of the page, are not parsed."""
+    """Return the name, labels and value of each sample of the gauges in ``_GAUGES``; other lines of ``text`` are ignored."""
     lines = [line for line in text.split("\n") if line.startswith(_GAUGES)]
     if any(len(line) > MOST_LINE for line in lines):
         raise VineLMError(f"the engine's metrics have a line of more than {MOST_LINE:,} characters: is it an engine?")
@@ -174,7 +174,10 @@ def _json(text: str) -> Any:
 
 
 def _getter(base_url: str, timeout_s: float, api_key_env: str | None) -> Callable[[str], str]:
-    """Return a function that returns the text of a page. Its errors name the server without credentials from the address."""
+    """Return a function that fetches a page of the server, given its path, and returns the page's text.
+
+    Its errors name the server, but not the credentials in ``base_url``.
+    """
     parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"the engine's address {base_url.rpartition('@')[2]!r} is not a URL: give it as http://host:port")

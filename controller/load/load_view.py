@@ -37,7 +37,10 @@ class SessionLoad:
             self._monitor = source
 
     def read(self) -> tuple[FloatArray | None, str]:
-        """Return the extra seconds per call on each engine of the trie (None without load), and a note for the trace."""
+        """Return the extra seconds per call on each engine of the trie (None without load), and a note for the trace.
+
+        The note names engines with an old load report, or says why the load is unknown; otherwise it is empty.
+        """
         try:
             if self._monitor is None:
                 return load_array(self._read() if self._read else None, self._engines), ""

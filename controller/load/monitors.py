@@ -107,7 +107,10 @@ class InFlightLoadMonitor:
             self._own.setdefault(engine, _OwnCalls()).in_flight += 1
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Count a call to the engine as finished, and record its seconds beyond zero load (None: unknown)."""
+        """Count a call to the engine as finished, and record how many seconds longer it took than at zero load.
+
+        ``excess_s`` is this number; None if unknown.
+        """
         with self._lock:
             own = self._own.setdefault(engine, _OwnCalls())
             if excess_s is not None and isfinite(excess_s):  # a NaN would stay in the sums forever

@@ -54,7 +54,8 @@ class SlowdownCurve:
 def fit_slowdown(requests: Sequence[float], latency_s: Sequence[float]) -> SlowdownCurve:
     """Fit a curve by isotonic regression: the non-decreasing least-squares fit.
 
-    Extra seconds are counted from the fitted latency at the smallest measured number of requests.
+    The extra seconds at a number of requests are the fitted latency there minus the fitted latency at the
+    smallest measured number.
 
     Args:
         requests: The number of other requests in the engine at each measurement.

@@ -30,8 +30,8 @@ def load_source(
     Args:
         load: a function, a monitor, the path of a file that ``vinelm engine calibrate`` wrote, or None.
         engines: the engines of the catalog.
-        others: returns the number of calls that other processes have in flight, by engine. Monitors of our own calls add these
-            to our calls. Functions and monitors of engines' reports ignore ``others``, because they already count these calls.
+        others: returns the number of calls that other processes have in flight, by engine. A monitor of this process's calls
+            (:class:`InFlightLoadMonitor`) adds them to its own count. Any other ``load`` ignores them.
         groups: replica group to its engines. A group without a curve gets the mean curve of its engines if all of them have
             curves.
 
@@ -60,8 +60,8 @@ def never_blocks(source: LoadSource | LoadMonitor | None) -> bool:
 
 
 def without_blocking(source: LoadSource | LoadMonitor | None) -> LoadSource | LoadMonitor:
-    """Return a source of the same load that never blocks: it reads ``source`` in the background and returns the last reading.
+    """Return a load source that never blocks: it reads ``source`` in the background and returns the last reading.
 
-    For None, return a monitor that uses the latencies of our own calls.
+    If ``source`` is None, return a monitor that uses the latencies of this process's own calls.
     """
     return InFlightLoadMonitor() if source is None else BackgroundLoadMonitor(source)

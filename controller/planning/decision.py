@@ -147,7 +147,7 @@ class Decision(Expected):
     @property
     @abstractmethod
     def reached(self) -> FloatArray:
-        """The probability that a request on this plan makes each node's call, from the root on; shape (n + 1,)."""
+        """The probability that a request on this plan makes each node's call, from the root on; shape (nodes,)."""
 
     @property
     @abstractmethod
@@ -171,7 +171,7 @@ class Decision(Expected):
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether to serve the plan instead of the current setup; None if the trie has no verdict."""
+        """The verdict on serving the plan instead of the current setup; None if the trie has no verdict."""
         return recommended(self.metrics.annotated, self.request.objective, lambda: self.path_cost_usd)
 
     @property

@@ -51,7 +51,8 @@ class FrontierStore:
     def prepare(self, wider: FrontierStore | None) -> None:
         """Build the frontiers of the root and of all large subtrees, the deepest first.
 
-        ``wider`` is a prepared store with the same order of ends. Its frontiers contain all ends of this store's frontiers.
+        ``wider`` is a prepared store that ranks ends in the same order; it may be None. Its frontiers contain all ends that
+        this store's frontiers will contain, so only these ends are examined.
         """
         size = self._metrics.trie.end - np.arange(len(self._metrics.trie))
         for node in np.flatnonzero(size > min(AHEAD, size[0] - 1))[::-1].tolist():

@@ -57,7 +57,7 @@ Quantity = Metric | Remaining
 
 
 def metric_of(quantity: Quantity) -> Metric:
-    """Return the metric of a quantity, which is a metric itself or the remaining part of one."""
+    """Return the metric of ``quantity``: the quantity itself, or the metric of which it is the remaining part."""
     return quantity.metric if isinstance(quantity, Remaining) else quantity
 
 

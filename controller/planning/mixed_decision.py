@@ -87,12 +87,12 @@ class MixedDecision(Decision):
 
     @property
     def reached(self) -> FloatArray:
-        """The probability that a request runs each node's call, whichever plan it follows; shape (n + 1,)."""
+        """The probability that a request runs each node's call, whichever plan it follows; shape (nodes,)."""
         return np.asarray(np.sum([share * plan.reached for share, plan in self.parts], axis=0))
 
     @cached_property
     def promise(self) -> Promise:
-        """The predicted accuracy with its interval: both plans' estimates, corrections and advantages, weighted by share."""
+        """The predicted accuracy with its interval, from the means of both plans' predictions, weighted by share."""
         promises = [(share, plan.promise) for share, plan in self.parts]
         return replace(
             promises[0][1],

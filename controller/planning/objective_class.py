@@ -27,8 +27,8 @@ class ObjectiveClass:
     def of(cls, objective: Objective, *, has_load: bool) -> ObjectiveClass | None:
         """Return the class of an objective; None for ``risk="dp"``, whose dynamic program needs the whole subtree.
 
-        Load changes the order of paths by latency. So an objective that minimizes latency under load uses the frontier
-        for the highest accuracy with latency as a bounded quantity.
+        If latency is minimized under load, the order of ends changes with the load, so no frontier can be sorted by it. Such
+        an objective belongs to the class that maximizes accuracy and bounds latency.
         """
         if objective.risk == "dp":
             return None

@@ -58,7 +58,7 @@ class PathDecision(Decision):
 
     @property
     def reached(self) -> FloatArray:
-        """The probability that a request on this plan makes each node's call, from the root on; shape (n + 1,)."""
+        """The probability that a request on this plan makes each node's call, from the root on; shape (nodes,)."""
         found, path = np.zeros(len(self.metrics.trie)), self.metrics.trie.path(self.target)
         found[path] = self.annotated.reach[path]
         return found
@@ -136,10 +136,10 @@ class PathDecision(Decision):
 
     @cached_property
     def promise(self) -> Promise:
-        """The predicted accuracy of the plan with its interval: the estimate after correction for selection.
+        """The predicted accuracy of the plan, with its interval.
 
-        A choice among given ``candidates`` is not corrected, because the correction was measured for choices among all
-        paths.
+        The estimate of a plan that was chosen as the best of many is too high on average; the expected bias is subtracted.
+        Nothing is subtracted for a choice among given ``candidates``, since the bias was measured for choices among all paths.
         """
         found = Promise.of(self.metrics.annotated, self.target)
         if self.request.candidates is None:

@@ -25,7 +25,7 @@ LEVELS = 64
 
 
 class PathMetrics:
-    """Metrics of the path to each node, as read-only arrays of shape (n + 1,), shared by all requests and threads.
+    """Metrics of the path to each node, as read-only arrays of shape (nodes,), shared by all requests and threads.
 
     Args:
         available: Models that can be served; None for all. Paths through other models are never planned.
@@ -106,7 +106,7 @@ class PathMetrics:
 
     @property
     def visit_group(self) -> npt.NDArray[np.uint16] | npt.NDArray[np.int32]:
-        """The row of :attr:`visits` that belongs to the path to each node, shape (n + 1,)."""
+        """The row of :attr:`visits` that belongs to the path to each node, shape (nodes,)."""
         return self._engine_visits().group
 
     def child(self, node: int, model: str, stage: str | None = None) -> int:
@@ -191,7 +191,7 @@ class PathMetrics:
 
 
 class AnswerChances(NamedTuple):
-    """Probabilities of a correct answer at each node; arrays of shape (n + 1,).
+    """Probabilities of a correct answer at each node; arrays of shape (nodes,).
 
     ``stopped`` is P(the stop rule ends the request at the node, and its answer is correct). ``right`` is P(the answer is
     correct), given that the stop rule did not end the request there.

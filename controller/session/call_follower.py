@@ -45,7 +45,8 @@ class RequestFollower(CallFollower, Protocol):
     def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
         """Handle the continuation of a request that another run began.
 
-        Receives the request's assignment and the cost of each of its calls so far, in dollars (None: unknown).
+        ``assigned`` is the plan or setup that the request was assigned to. ``costs_usd`` has the cost of each of its calls so
+        far, in dollars (None: unknown).
         """
 
 

@@ -32,12 +32,13 @@ def reads_of_a_step(
     If no read is worth starting, the reason is added to the note of the trace step.
 
     Args:
-        steps: the session's trace steps; the last one at ``prefix[:-1]`` has the plan.
+        steps: the session's trace steps. The plan is that of the latest step that chose the last model of ``prefix``.
         replanner: the session's replanner.
         prefix: models of the calls so far, including this call.
         candidates: reads that the model may request, with declared costs and recorded durations.
         settings: the request's settings.
-        guard: guards the request's cost cap, of which the rest of the plan is paid first; None without a cap.
+        guard: guards the request's cost cap. Reads may use only what the cap leaves after the plan's remaining cost. None
+            without a cap.
         wasted_usd: the expected cost, in dollars, of needless reads among those started so far.
         running: number of prefetches in flight that the model has not requested yet.
     """

@@ -36,8 +36,8 @@ class Replanner:
 
     Attributes:
         follows: whether the request runs the planned models.
-        objectives: the objective of the plan drawn for the request, if any, then the request's own objective. The first
-            objective whose bounds can be met is used.
+        objectives: the request's objective. Under a traffic split, the objective whose plan was drawn for the request comes
+            before it. The first objective whose bounds can be met is used.
         seen: the outcomes of the request's calls so far.
     """
 
@@ -92,14 +92,15 @@ class Replanner:
         may_stop: bool,
         tried: Collection[str] = (),
     ) -> tuple[Decision | None, str]:
-        """Return the plan for the call of ``stage`` after ``prefix`` and a note; without a plan, None and the reason.
+        """Return the plan for the call of ``stage`` after ``prefix``, and a note. Without a plan, return None and the reason.
 
-        If ``stage`` contains several stages, one of them comes next, and the request must end or continue before it is
-        known which. Models in ``tried`` are not planned next.
+        The note says what limits the plan, such as models left out or old load reports; it is empty if nothing does. If
+        ``stage`` contains several stages, one of them comes next, and the request must end or continue before it is known
+        which. Models in ``tried`` are not planned next.
 
         Raises:
-            InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``. If plans are not
-                followed, this is raised only when the whole request is planned.
+            InfeasibleError: no path meets the bounds, and either the objective has ``on_infeasible="raise"`` or internal
+                failures are raised. If plans are not followed, this is raised only if ``prefix`` is empty.
         """
         if self._is_off:
             return None, "the controller is off"
@@ -225,9 +226,9 @@ class Replanner:
             self._forget_below(prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the number of the group of agreeing answers from which a request that ends after ``prefix`` takes its answer.
+        """Return the number of an answer group: if the request ends after ``prefix``, its answer is taken from this group.
 
-        None if the last answer is to be returned.
+        A group consists of answers that agree. None if the last answer is to be returned.
         """
         if self._is_off:
             return None
@@ -236,7 +237,7 @@ class Replanner:
         return None
 
     def ends_at(self, prefix: tuple[str, ...]) -> bool:
-        """Return whether, given the outcomes so far, the trie ends the request after ``prefix``.
+        """Return whether, according to the trie, requests with the outcomes so far end after ``prefix``.
 
         False if the trie lacks this prefix.
         """
@@ -343,7 +344,10 @@ class Replanner:
     def _without_excluded(
         self, excluded: ExcludedModels, here: _Position, prefix: tuple[str, ...], tried: Collection[str]
     ) -> tuple[Decision, str]:
-        """Return a plan that does not run an excluded model next, and a note. A failed model is used if no other model fits."""
+        """Return a plan that does not run an excluded model next, and a note.
+
+        The note names the models left out because they failed. A failed model is used if no other model fits the bounds.
+        """
         objective, node = self._objective, here["node"]
         barred = set(tried)
         if objective.max_cost_usd is not None:

@@ -48,7 +48,8 @@ class Belief:
         """Return the name of the trie's branch on which the request continues after ``path``, and a note (may be empty).
 
         The branch is None if requests with these outcomes end after ``path``. Before the first call, the branch is the first
-        stage, or None if it is unknown which of several first stages comes.
+        stage, or None if it is unknown which of several first stages comes. The note says that requests end here, or that the
+        profile lacks the outcome and which outcome is assumed instead.
 
         Args:
             path: models of the calls so far.
@@ -57,20 +58,23 @@ class Belief:
         return stage, ""
 
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
-        """Return the names that the trie gives these stages after the outcomes so far, and a note (empty if none)."""
+        """Return the names that the trie gives these stages after the outcomes so far, and a note.
+
+        The note is empty unless requests with these outcomes end here or the profile lacks the outcome.
+        """
         return stages, ""
 
     def ends_at(self, path: Path) -> bool:
-        """Return whether, given the outcomes so far, the trie ends the request after ``path``.
+        """Return whether, according to the trie, requests with the outcomes so far end after ``path``.
 
         False if the application alone decides when to end.
         """
         return False
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the number of the group of agreeing answers from which a request that ends after ``path`` takes its answer.
+        """Return the number of an answer group: if the request ends after ``path``, its answer is taken from this group.
 
-        None if the last answer is to be returned.
+        A group consists of answers that agree. None if the last answer is to be returned.
         """
         return None
 
@@ -135,23 +139,26 @@ class SeenOutcomes(Belief):
         return self._stages[arm], "" if seen.is_exact else f"the profile never saw this outcome: planned as {shown}"
 
     def ends_at(self, path: Path) -> bool:
-        """Return whether, given the outcomes so far, the trie ends the request after ``path``.
+        """Return whether, according to the trie, requests with the outcomes so far end after ``path``.
 
         False if the application alone decides when to end.
         """
         return not self._numbers and self.arm(path)[0] is None
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the number of the group of agreeing answers from which a request that ends after ``path`` takes its answer.
+        """Return the number of an answer group: if the request ends after ``path``, its answer is taken from this group.
 
-        None if the last answer is to be returned.
+        A group consists of answers that agree. None if the last answer is to be returned.
         """
         found = self._outcomes.returned_class(self._seen(path).place)
         held = {self._shown[path[:k]].answer_class for k in range(1, len(path) + 1) if path[:k] in self._shown}
         return found if found in held else None
 
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
-        """Return the names that the trie gives these stages after the outcomes so far, and a note."""
+        """Return the names that the trie gives these stages after the outcomes so far, and a note.
+
+        The note is empty unless requests with these outcomes end here or the profile lacks the outcome.
+        """
         found = [self.arm(path, stage) for stage in ([stages] if isinstance(stages, str) else sorted(stages))]
         arms = frozenset(arm for arm, _ in found if arm is not None)
         return next(iter(arms), "") if len(arms) < 2 else arms, next((note for _, note in found if note), "")

@@ -57,12 +57,12 @@ class Session(StopRulePolicy):
         objective: target and bounds of the request.
         clock: the request's clock; by default the machine's.
         request: the labelled request; None in an ordinary served call.
-        judge: decides whether the answer is right, under the oracle stop.
+        judge: decides whether the answer is right, if the template ends requests at a right answer (``stop="oracle"``).
         started_at: the request's arrival in seconds of ``clock``; by default now.
         mode: ``"enforce"`` follows the plan, ``"observe"`` plans and changes nothing, ``"off"`` does not plan.
         on_error: ``"default"`` runs the default model after a failure of VineLM itself, and plans with ``risk="mean+sd"`` if
-            the trie is too large for ``risk="dp"``; ``"raise"`` raises. With ``on_infeasible="raise"``, infeasible objectives
-            raise when the whole request is planned. If the request follows its plans, they raise in later plans, too.
+            the trie is too large for ``risk="dp"``; ``"raise"`` raises. With ``on_infeasible="raise"``, an infeasible
+            objective raises an error in the first plan of the request, and in later plans if the request follows its plans.
         fallback: whether another model may answer after a failed call, in mode "enforce"; see :meth:`fallback_model`.
         load: read before each plan; must not block. A :class:`~vinelm.requests.protocols.LoadMonitor` is also notified of
             this request's own calls.
@@ -204,7 +204,7 @@ class Session(StopRulePolicy):
                 self._follower.resumed(self.assigned, costs_usd)
 
     def _draw(self) -> None:
-        """Set from the request's assignment whether it follows the plan, and which bound was drawn for it.
+        """Apply the request's assignment, which says whether the request follows the plan, and with which bound.
 
         Under a traffic split, one of two bounds is drawn for each request. The bound drawn when the request began stays valid,
         also after another process resumes the request.
@@ -385,8 +385,8 @@ class Session(StopRulePolicy):
     ) -> None:
         """Call ``tell`` with each of the followers (None: with all), and note errors of these calls in the trace.
 
-        ``event`` and ``path`` name the event and the call in such a note. If a follower raises an error on "ended", it is
-        notified that the call was interrupted, so that no call stays in flight.
+        ``event`` and ``path`` name the event and the call in such a note. If a follower fails to handle the event "ended", it
+        is notified that the call was interrupted, so that it does not count the call as in flight.
         """
         for follower in self._followers if followers is None else followers:
             try:

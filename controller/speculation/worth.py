@@ -26,7 +26,7 @@ class SecondWorth(NamedTuple):
 
 
 def worth_of_second(objective: Objective, best: BestValue) -> SecondWorth:
-    """Return the worth of a second in dollars: what the best plan gains from a deadline one second later (its dual value).
+    """Return the worth of a second in dollars: the best plan's gain per second if the deadline were slightly later.
 
     Args:
         objective: the request's objective.

@@ -73,7 +73,7 @@ class LoadMonitorContract:
         assert 0.0 <= self.extra_s(monitor) < math.inf
 
     def test_an_unknown_engine_is_accepted_and_changes_no_other(self) -> None:
-        """Check that an unknown engine changes no other engine; a catalog may name engines without reports."""
+        """Check that calls to an engine unknown to the monitor are accepted and do not change another engine's delay."""
         monitor = self.make()
         before = self.extra_s(monitor)
         monitor.dispatched("elsewhere")

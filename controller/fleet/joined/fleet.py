@@ -288,9 +288,9 @@ class Fleet:
                 self._member.chores.append(RateLease(engine, share, self._live.process, part=lambda: orders.current.share))
 
     def _steer(self) -> None:
-        """Let the queues read orders and other processes' calls from the present membership.
+        """Make the queues read the fleet's orders and other processes' calls through this process's membership.
 
-        After a fork, this is a new membership.
+        It is called again after a fork, when the child process has joined as a new member.
         """
         self._live.groups = dict(self._groups)
         if self._facts and not self._member.catalog:

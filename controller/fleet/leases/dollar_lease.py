@@ -190,9 +190,9 @@ class DollarLease(Chore):
     Never leases more than the daily cap, even if processes, Redis or the journal's machine crash. So tenants spend at most the
     cap, plus the amount by which single calls exceed their maximum cost. Each grant is written to the journal before it is
     spent. If Redis has lost the granted sums, or has outdated ones, nothing is granted until they are restored from the
-    journal; a restoration voids every grant that the journal does not have yet. If clocks disagree, nothing is granted. If a
-    clock was set back, grants for later days also count for the present day. If the answer to a grant is lost, or the journal
-    does not accept the grant, its dollars return to the cap with the next exchange.
+    journal. Grants that are not in the journal at that time become void. If clocks disagree, nothing is granted. If a clock
+    was set back, grants for later days also count for the present day. A grant is not used if Redis's answer is lost or the
+    journal cannot be written. Its dollars are free again once this process next reports its amounts to Redis.
 
     Args:
         daily_usd: the daily cap in dollars by tenant; ``"*"`` for each other tenant.
@@ -275,7 +275,7 @@ class DollarLease(Chore):
     def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
         """Lease at least ``wanted`` billionths of a dollar or, if the cap does not allow that, at least ``least``.
 
-        An amount of 0 asks for whatever the cap allows. If the cap refuses both amounts, refuse the waiting calls.
+        For the amount 0, lease as much as Redis offers. If the cap allows neither amount, refuse the waiting calls.
         """
         # A restoration, a smaller wish and a change of day each take one more attempt. The rest waits for the next round.
         for _ in range(4):
@@ -311,8 +311,8 @@ class DollarLease(Chore):
     def _asked(self, link: RedisLink, account: TenantAccount, wanted: int) -> Any:
         """Ask Redis for at least ``wanted`` billionths of a dollar, and report what this process holds.
 
-        Returns the answer of the script ``GRANT``: status, amount granted, amount left of the cap, day, and last day for
-        which dollars had been granted before.
+        Returns the answer of the script ``GRANT``: status, amount granted, amount left of the cap, day, and the latest day
+        of all earlier grants.
         """
         cap, members = round(account.daily_usd * NANO), max(self._processes(), 1.0)
         known = [one for one in {**self._past, **self._held} if one[0] == account.tenant]
@@ -350,7 +350,7 @@ class DollarLease(Chore):
             raise
 
     def _accept(self, link: RedisLink, account: TenantAccount, where: TenantDay, nano_usd: int) -> int:
-        """Add a grant of ``nano_usd`` billionths of a dollar, which the journal has, to the account.
+        """Add a grant of ``nano_usd`` billionths of a dollar to the account, after the grant was written to the journal.
 
         Unused grants of other days are given back. Returns the amount given back, in billionths of a dollar.
         """
@@ -367,9 +367,10 @@ class DollarLease(Chore):
             account.add_lease(nano_usd)
 
     def _last_possible_day(self) -> int | str:
-        """Return the latest day that can have begun, in days since 1970; "" before this process's first grant.
+        """Return the latest day that today can be, in days since 1970; "" before this process's first grant.
 
-        It is computed from the last grant's day and the monotonic time since then, so that wall clocks do not matter.
+        The bound is the last grant's day plus the time since then by the monotonic clock, so wall clocks do not matter. A
+        later day in Redis's answer means that a clock is wrong.
         """
         if self._seen is None:
             return ""
@@ -403,9 +404,9 @@ class DollarLease(Chore):
         self._generation = found.generation
 
     def _settle_unsure(self, link: RedisLink, account: TenantAccount) -> None:
-        """Write this process's amounts to the journal and to Redis again, where it is unknown whether the last write succeeded.
+        """Write an account's amounts to the journal and to Redis, for days on which a write to the journal failed.
 
-        This concerns only the given account.
+        A failed write may have been stored all the same. Then the journal shows more than this process holds.
         """
         for where in [unsure for unsure in self._unsure if unsure[0] == account.tenant]:
             self._journal.give_back(self._process, where, self._amount(where))
@@ -417,7 +418,10 @@ class DollarLease(Chore):
         link.run_script(GIVE_BACK, [MONEY], [self._generation, *where, self._process, self._turn, self._amount(where)])
 
     def _return_other_days(self, link: RedisLink, account: TenantAccount, today: TenantDay) -> int:
-        """Give unused dollars of other days' leases back to those days; return the amount in billionths of a dollar."""
+        """Give back unused dollars that were leased for other days than today.
+
+        Each amount becomes free in the cap of its day. Returns the total in billionths of a dollar.
+        """
         returned = 0
         for where in [held for held in self._held if held[0] == account.tenant and held[1] != today[1]]:
             # First, since what is free later no longer belongs to that day.

@@ -64,9 +64,9 @@ class Restored(NamedTuple):
         generation: the number of the new generation.
         last_day: the last day for which dollars were granted, in days since 1970.
         grants: all grants that are kept.
-        back: if a clock was set back, the last day for which dollars were granted afterwards; else 0.
-        carry: the day of the first grant after the clock had caught up with ``last_day``; the grants of day ``back`` count
-            towards this day. 0 without such a grant.
+        back: if a clock was set back, the last day before ``last_day`` for which dollars were granted afterwards; else 0.
+        carry: the day against whose cap the grants of the day ``back`` also count. This is the day of the first grant after
+            the clock had caught up with ``last_day``; 0 before that grant.
     """
 
     generation: int
@@ -84,9 +84,9 @@ class JournalDatabase:
         name: the database's address for messages, without the password.
         error: base class of the driver's errors.
         connect: opens a connection with explicit transactions, and creates the tables.
-        begin: the statements that begin a transaction; from its first read on, no other process can write.
+        begin: the statements that begin a transaction. After them, no other process can write until the transaction ends.
         parameter: the driver's mark for a parameter.
-        is_server: whether the database is a server. After a failure, it is given a while before the next connection.
+        is_server: whether the database is a server. After a failure of a server, no connection is tried for some seconds.
         hint: advice on what to check if the database cannot be opened.
     """
 
@@ -199,9 +199,9 @@ class SpendJournal:
         return True
 
     def give_back(self, process: str, where: TenantDay, nano_usd: int) -> None:
-        """Set the process's grant for this tenant and day to ``nano_usd`` billionths of a dollar, and give back the rest.
+        """Set the process's grant for a tenant and day to ``nano_usd`` billionths of a dollar.
 
-        ``nano_usd`` is the amount that the process still holds or has spent.
+        This is the amount that the process has spent or keeps; it gives back the rest. ``where`` is the tenant and the day.
         """
         with self._transaction() as run:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
@@ -243,7 +243,7 @@ def _last_day(run: Callable[..., Any]) -> int:
 def _note_day(run: Callable[..., Any], day: int) -> None:
     """Record ``day`` as the day of the last grant, and whether a clock was set back since the previous grant.
 
-    Redis needs both again if it loses its sums. ``run`` runs one SQL statement.
+    If Redis loses its data, both are restored from here. ``run`` runs one SQL statement.
     """
     last, recent, back = _last_day(run), _fact(run, "recent"), _fact(run, "back")
     if day != recent or day > last:
@@ -283,7 +283,7 @@ def journal_at(where: str | Path, fleet: str = "default") -> SpendJournal:
 
 
 def _in_file(path: Path) -> JournalDatabase:
-    """Describe the journal's database in a SQLite file, for processes of one machine; the file is created if missing."""
+    """Return the journal's database in a SQLite file, for processes of one machine; its ``connect`` creates a missing file."""
     if not path.parent.is_dir():
         raise ConfigError(f"{path}: no journal can be kept there: make the folder first")
 
@@ -301,7 +301,7 @@ def _in_file(path: Path) -> JournalDatabase:
 
 
 def _in_postgres(url: str) -> JournalDatabase:
-    """Describe the journal's database on a PostgreSQL server, for processes on several machines."""
+    """Return the journal's database on a PostgreSQL server, for processes on several machines."""
     with required_extra("postgres", "a journal in PostgreSQL"):
         import psycopg
     try:

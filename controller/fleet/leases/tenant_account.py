@@ -38,7 +38,7 @@ class TenantAccount(SpendGuard):
         daily_usd: the tenant's daily cap in dollars for all processes together; shown in refusals.
         is_alone: returns True if Redis does not answer.
         wake: asks the background thread to update the lease now.
-        why_alone: returns why Redis cannot be reached; empty if it simply does not answer.
+        why_alone: returns the reason why Redis cannot be reached; empty if the reason is unknown.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class TenantAccount(SpendGuard):
         return time.monotonic() >= until or self._was_refused(upper_usd) or self._is_alone()
 
     def _was_refused(self, upper_usd: float) -> bool:
-        """Return whether a lease for a call of at most this cost was refused less than ``REFUSED_FOR_S`` seconds ago."""
+        """Return whether, in the last ``REFUSED_FOR_S`` seconds, a lease was refused for a call of this or a lower cost."""
         return upper_usd >= self._refused_usd and time.monotonic() < self._refused_until
 
     # -- for the background thread -----------------------------------------------------------------------------
@@ -139,8 +139,8 @@ class TenantAccount(SpendGuard):
     def wanted_usd(self) -> tuple[float, float]:
         """Return the dollars that the lease lacks to cover all waiting calls, and to cover only the cheapest of them.
 
-        Both amounts are 0 if the lease suffices. They include the dollars that calls have spent beyond the lease, because they
-        exceeded their maximum cost.
+        Both amounts are 0 if the lease suffices. They include dollars that were spent beyond the lease, by calls that cost more
+        than their maximum.
         """
         with self._lock, self._changed:
             used_usd = self.spent_usd + self.reserved_usd - self._leased_usd

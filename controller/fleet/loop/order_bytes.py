@@ -51,7 +51,7 @@ class LocalOrders:
 def order_fields(orders: Orders, view: FleetView) -> dict[str, bytes]:
     """Return the Redis fields that hold these orders, by name: one common field, and one for each process of ``view``.
 
-    A process's field holds its share, and priorities and pins of the conversations that it has in flight.
+    A process's field holds the process's share, and the priorities and pins of conversations with live calls in this process.
     """
     names = {"weights": orders.weights, "tenants": orders.tenants, "stages": orders.stages}
     plain = {what: {name: float(value) for name, value in given.items()} for what, given in names.items()}

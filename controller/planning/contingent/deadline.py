@@ -18,9 +18,10 @@ from vinelm.trie.decision_graph import DecisionGraph, PositionRates
 
 
 def end_in_time(graph: DecisionGraph, view: SubtreeView) -> int:
-    """Return the node at which the best plan for ``risk="dp"`` ends if every call takes its mean time.
+    """Return the node at which a request ends if it follows the best plan and every call takes its mean time.
 
-    The first step towards this node is the choice to make now. Later steps depend on the time that is left then.
+    The best plan takes into account that calls take random times (``risk="dp"``). The first step towards this node is the
+    choice to make now. Later steps depend on the time that is left then.
 
     Args:
         graph: The decision graph of the trie.
@@ -74,9 +75,10 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
 
 
 def _goal(view: SubtreeView) -> PlanGoal:
-    """Return the goal of plans: the quantity to maximize or minimize, comparable with the probability of a late answer.
+    """Return the goal of plans: the quantity to maximize or minimize, in a unit that can be added to a probability.
 
-    A minimized quantity is scaled for this. Latency is divided by the remaining time, cost by that of the most expensive path.
+    Accuracy is such a quantity. Latency is divided by the remaining time; cost is divided by the cost of the most expensive
+    path.
     """
     if view.objective.target == "accuracy":
         return PlanGoal("accuracy")
@@ -87,7 +89,7 @@ def _goal(view: SubtreeView) -> PlanGoal:
 
 
 def _seconds(view: SubtreeView) -> FloatArray:
-    """Return the mean latency of each node's call under the present load, in seconds; shape (n + 1,)."""
+    """Return the mean latency of each node's call under the present load, in seconds; shape (nodes,)."""
     annotated, load_s = view.metrics.annotated, view.request.load_s
     if load_s is None:
         return annotated.latency_s

@@ -71,8 +71,8 @@ def explained(options: list[Option]) -> list[Option]:
 class ContingentDecision(Decision):
     """A plan with a model for each branch. It has no single end, so its ``target`` is the request's own node.
 
-    Accuracy, dollars and seconds are means over requests that are at ``node`` and continue on one of the branches; from the
-    root, over all requests.
+    Accuracy, dollars and seconds are means over requests that are at ``node`` and continue on one of the branches. If
+    ``node`` is the root, they are means over all requests.
     """
 
     plan: Plan = field(compare=False, repr=False)
@@ -128,8 +128,8 @@ class ContingentDecision(Decision):
     def errors(self) -> Errors:
         """The standard errors of the plan's accuracy, cost and latency.
 
-        If the standard error of the plan's cost is unknown, it is taken as the sum of the standard errors of the costs at all
-        end nodes. This is its value if these errors are fully correlated.
+        If the standard error of the plan's cost is unknown, the sum of the end nodes' standard errors of cost is used instead.
+        This assumes that the errors of the end nodes are fully correlated.
         """
         found, errors = self.plan.errors, self.annotated.cost_se
         alike = None if errors is None else float(sum(errors[node] for node in self.ends))
@@ -152,7 +152,7 @@ class ContingentDecision(Decision):
 
     @property
     def reached(self) -> FloatArray:
-        """The probability that a request at the plan's start runs each node's call; shape (n + 1,)."""
+        """The probability that a request at the plan's start runs each node's call; shape (nodes,)."""
         return self.plan.reached
 
     @property
@@ -177,10 +177,11 @@ class ContingentDecision(Decision):
 
     @cached_property
     def promise(self) -> Promise:
-        """The predicted accuracy of the plan with its interval: the estimate after correction for selection.
+        """The predicted accuracy of the plan, with its interval.
 
-        The correction was measured on fixed plans when the trie was validated (docs/estimators.md). Without validation, or
-        for a request in progress, there is no correction.
+        The estimate of a plan that was chosen as the best of many is too high on average; the expected bias is subtracted. It
+        was measured on fixed plans when the trie was validated (docs/estimators.md). Nothing is subtracted without validation,
+        or for a request in progress.
         """
         curve = SelectionOptimism.of(self.metrics.annotated) if self.node == 0 and self.request.candidates is None else None
         single = None if curve is None else self._best_single_model()

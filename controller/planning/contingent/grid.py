@@ -75,8 +75,8 @@ class GridCap:
     Args:
         whole: The seconds or dollars that a request may use from its arrival on; the grid runs from 0 to this value.
         use: The seconds or dollars to reserve for each edge's call, including margins and load; shape (edges,).
-        need: The least amount left at each position with which a request surely gets an answer; 0 where it may end; shape
-            (positions,).
+        need: The seconds or dollars that a request must have left at each position to surely get an answer; 0 where the
+            request may end; shape (positions,).
         mean: The mean seconds or dollars of each edge's call, at zero load; shape (edges,).
         z: The number of standard deviations that ``use`` adds to the mean; None if ``use`` is the maximum.
         used: The seconds or dollars that the request has used so far.
@@ -144,9 +144,10 @@ class LeftGrid:
         self.shape = (bins + 1,) * len(self.caps)
 
     def admitted(self, edges: slice) -> BoolArray:
-        """Return for each grid point and edge whether, with these amounts left, the edge's call can lead to an answer.
+        """Return for each grid point and edge whether the edge's call can lead to an answer.
 
-        The result has the shape (*grid, edges).
+        The grid point gives the time and money that the request has left before the call. The result has the shape
+        (*grid, edges).
         """
         found = np.ones((*self.shape, edges.stop - edges.start), np.bool_)
         if self.servable is not None:

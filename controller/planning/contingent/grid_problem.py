@@ -47,8 +47,8 @@ class GridProblem(Problem):
 
     Args:
         limits: The request's caps by the name of the bound, including the amounts used so far.
-        induced: Given a goal, returns the grid and the backward induction over the whole graph on this grid.
-        quick: The time of each call, if the goal is the earliest possible answer; otherwise None.
+        induced: Returns, for a goal, the grid and the backward induction over the whole graph on this grid; None without caps.
+        quick: The time that each call takes, if every request should get its answer as early as possible; otherwise None.
         late: The penalty for a late answer; None if times are not random.
     """
 
@@ -118,8 +118,8 @@ class GridProblem(Problem):
     def answers(self, found: Solution) -> bool:
         """Return whether on every branch the request has an answer already or can run a model within the caps.
 
-        Small probabilities of lacking such a model further down come from the grid's resolution and are ignored, because a
-        model within the caps leaves enough for an answer.
+        Only the next call is checked: a model within the caps leaves enough time and money for an answer. Where the grid
+        shows a small probability that later calls do not fit, this comes from the grid's resolution.
         """
         return not self.is_stuck(found)
 
@@ -201,9 +201,9 @@ class GridProblem(Problem):
     def _followed(self, first: Mapping[int, int], goal: PlanGoal) -> Integers:
         """Return the plan's choice on each branch, assuming that every call uses its average time and money; shape (groups,).
 
-        A choice is an edge, or END or NOTHING. ``first`` holds the choices on the branches at the start. The request ends on
-        branches that such a request does not reach. If a position can be reached with different amounts left, the smallest
-        amount counts.
+        A choice is an edge, or END or NOTHING. ``first`` holds the choices on the branches at the start. Branches that a
+        request does not reach under this assumption get END. If a position can be reached with different amounts left, the
+        smallest amount counts.
         """
         choice = np.full(len(self.graph.source), END, np.int64)
         here = {self.start: [cap.limit for cap in self.limits.values()]}
@@ -282,9 +282,10 @@ class GridProblems(Problems):
         return {"quick": self._seconds(objective, 0.0, load_s, 0.0)} if minimizes_time(objective) else {}
 
     def times(self, objective: Objective) -> FloatArray:
-        """Return the limits on a request's time that a search by latency tries, in seconds, ascending.
+        """Return limits on a request's time in seconds, ascending, to be tried when latency is minimized.
 
-        The last limit allows all plans. They are used to minimize latency under bounds on averages over requests.
+        The search looks for the lowest limit under which a plan meets the bounds on averages over requests. The last limit
+        allows all plans.
         """
         seconds = self._seconds(objective, 0.0, None, 0.0)
         root_s = float(self.metrics.annotated.latency_s[0])
@@ -311,7 +312,8 @@ class GridProblems(Problems):
     def _seconds(self, objective: Objective, whole: float, load_s: FloatArray | None, used: float) -> GridCap:
         """Return the cap on a request's time.
 
-        It adds up the standard deviations of the calls, which is more than the standard deviation of their sum.
+        With a margin, each call reserves ``z`` standard deviations. Their total is more than ``z`` standard deviations of the
+        whole time.
         """
         annotated, graph, z = self.metrics.annotated, self.graph, 0.0
         if objective.risk == "mean+sd":
@@ -351,10 +353,10 @@ class ChanceProblems(GridProblems):
     """Makes the planning problems of any graph for ``risk="dp"``: times are random, and late answers reduce a plan's value."""
 
     def goal(self, objective: Objective) -> PlanGoal | None:
-        """Return the goal of plans if it is the same for all requests; None if it follows from bounds on averages.
+        """Return the goal of plans if it is the same for all requests; None if it depends on bounds on averages.
 
         A minimized quantity is scaled, so that it can be added to the probability of a late answer. Latency is divided by the
-        deadline, cost by that of the most expensive path.
+        deadline; cost is divided by the cost of the most expensive path.
         """
         if objective.target == "accuracy" or objective.min_accuracy is not None:
             return None
@@ -396,7 +398,7 @@ def late_weight(objective: Objective) -> float:
 
 
 def log_sigma(annotated: AnnotatedTrie) -> FloatArray:
-    """Return the standard deviation of the logarithm of each node's seconds, shape (n + 1,), assuming log-normal times."""
+    """Return the standard deviation of the logarithm of each node's seconds, shape (nodes,), assuming log-normal times."""
     relative = annotated.latency_var / np.maximum(annotated.latency_s, 1e-12) ** 2
     return np.asarray(np.sqrt(np.log1p(np.maximum(relative, 0.0))))
 

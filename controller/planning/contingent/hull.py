@@ -85,10 +85,10 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """Return the goal for a request that cannot follow the plan of all requests, given the mean budget in dollars.
+        """Return the goal for requests that cannot follow the common plan, given the maximum mean cost in dollars.
 
-        The goal weighs dollars against accuracy at the price for which the hull's best plan costs at most ``budget_usd`` on
-        average.
+        The goal maximizes accuracy minus a price times cost. At this price, the hull's best plan costs at most ``budget_usd``
+        on average. If all plans cost more, the goal is the lowest cost.
         """
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
@@ -98,10 +98,10 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """Return the goal for a request that cannot follow the plan of all requests, given the minimum mean accuracy.
+        """Return the goal for requests that cannot follow the common plan, given the minimum mean accuracy.
 
-        The goal weighs dollars against accuracy at the price for which the hull's best plan has at least the accuracy ``floor``
-        on average.
+        The goal maximizes accuracy minus a price times cost. At this price, the hull's best plan has at least the accuracy
+        ``floor`` on average, if any plan has it. If the cheapest plan has it, the goal is the lowest cost.
         """
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")
@@ -122,9 +122,10 @@ class Curve:
         return list(self.corners)
 
     def _refined(self, is_above: Callable[[Solution], bool]) -> tuple[Solution, Solution]:
-        """Return the last corner for which ``is_above`` is False, and the first corner for which it is True.
+        """Search for corners, and return the last for which ``is_above`` is False and the first for which it is True.
 
-        If it is False for all corners, return the last corner twice.
+        The search is limited to the part of the hull between these two. If ``is_above`` is False for all corners, return the
+        last corner twice.
         """
         for _ in range(MOST_STEPS):
             # Each step asks for the corner furthest above the chord that spans the bound. There are finitely many plans, so it

@@ -34,15 +34,16 @@ class PathTotals:
     def delay_s(self, start: int, load_s: FloatArray) -> FloatArray:
         """Return the seconds that load adds on the way from ``start`` to other positions.
 
-        The result has one value for each row of the metrics' ``visits``, because positions with the same calls per engine have
-        the same delay. :attr:`visit_group` gives the row of a position. ``load_s`` has the extra seconds per call, by engine.
+        The result has one value for each distinct combination of calls per engine (:attr:`PathMetrics.visits`), because all
+        positions with the same combination have the same delay. :attr:`visit_group` gives the index of a position's value.
+        ``load_s`` has the extra seconds per call, by engine.
         """
         visits = self.metrics.visits
         return np.asarray((visits - visits[self.visit_group[start]]).dot(load_s))
 
     @cached_property
     def visit_group(self) -> Integers:
-        """The row of the metrics' ``visits`` (calls per engine) that belongs to each position; shape (positions,)."""
+        """For each position, its row in :attr:`PathMetrics.visits` (calls per engine); shape (positions,)."""
         return self.metrics.visit_group[self.graph.nodes].astype(np.intp)
 
     def _total(self, metric: Metric, is_variance: bool) -> FloatArray:
@@ -141,7 +142,7 @@ def within_all(caps: Iterable[Cap], size: int) -> BoolArray:
 
 @dataclass(frozen=True)
 class Admissible:
-    """The rule for which next calls (edges) after a start a plan may choose.
+    """The rule that says which calls (edges of the graph) a plan may choose after a given position.
 
     Args:
         graph: The decision graph.

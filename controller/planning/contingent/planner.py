@@ -44,7 +44,7 @@ class ContingentPlanner:
 
     Args:
         metrics: The trie, and the models that cannot be served.
-        ends: Nodes at which plans may end, shape (n + 1,); None for every answerable node.
+        ends: A mask of the nodes at which plans may end, shape (nodes,); None for every answerable node.
     """
 
     def __init__(self, metrics: PathMetrics, ends: BoolArray | None = None) -> None:
@@ -72,7 +72,7 @@ class ContingentPlanner:
         return planner._in_time(request, planner._plan(request._replace(objective=by_means), stage, without))
 
     def _ending_at(self, candidates: BoolArray) -> ContingentPlanner:
-        """Return a planner whose plans end only at nodes for which the mask ``candidates``, shape (n + 1,), is true."""
+        """Return a planner whose plans end only at nodes for which the mask ``candidates``, shape (nodes,), is true."""
         if candidates.shape != (len(self.metrics.trie),):
             raise ConfigError(f"candidates has shape {candidates.shape}: this trie needs ({len(self.metrics.trie)},)")
         for known, planner in self._others:
@@ -213,10 +213,10 @@ class ContingentPlanner:
         return self._problems(objective).below(root, 0, self.graph.groups_at(0), within_s=within_s)
 
     def _population(self, objective: Objective, problem: Problem) -> Population:
-        """Return the plans from the root among which the bounds on averages choose.
+        """Return the plans from the root, of which one is chosen by the objective's bounds on averages.
 
-        They are computed once for all objectives that differ only in these bounds. ``problem`` is the objective's planning
-        problem from the root on.
+        The plans are computed once for all objectives that differ only in these bounds. ``problem`` is the objective's
+        planning problem from the root on.
         """
         answers_first = objective.on_infeasible == "raise"
         kinds = sorted((name, cap.kind) for name, cap in problem.caps.items())

@@ -32,8 +32,8 @@ class RootPlan:
         is_fixed: Whether ``outcome`` is a fixed plan (one model per stage), which ignores a request's remaining time and money.
             Requests follow a fixed plan as long as it meets their caps.
         relaxed: Names of the bounds on averages that no plan meets.
-        best: The best accuracy (or cost) that a plan within the other bounds reaches, for the first bound in ``relaxed``; NaN
-            if ``relaxed`` is empty.
+        best: The value of this plan in the quantity of the first bound in ``relaxed``: its accuracy, or its cost in dollars.
+            No plan within the other bounds has a better value. NaN if ``relaxed`` is empty.
         within_s: The limit on a request's time from the root at zero load, in seconds; None without such a limit.
         looked_up: A cache of (next model, plan, problem), keyed by the request's position, the branches that may come and
             whether the request may end.
@@ -61,8 +61,8 @@ class Population:
         curve: The problem's hull; shared by objectives that differ only in their bounds on averages.
         fixed: The fixed plans of the problem.
         uncapped: The hull without caps, if the problem has caps and merged nodes; its plans that meet the caps are exact.
-        errors: A cache of the plans' standard errors, shared like the hull. The key is the ``id`` of a corner or of the fixed
-            plans; the entry holds this object too.
+        errors: A cache of the plans' standard errors, shared like the hull. It maps the ``id`` of an object (a corner or
+            ``fixed``) to the object itself and its standard error or errors.
     """
 
     problem: Problem
@@ -196,7 +196,7 @@ class Population:
 
     @property
     def _has_bounds(self) -> bool:
-        """Whether fixed plans are considered: the objective bounds averages, or compares lower bounds of accuracy."""
+        """True if the objective bounds averages or has ``confidence``; only then are fixed plans considered."""
         return bounds_averages(self.objective) or self.objective.confidence is not None
 
     def _fixed(self, name: str) -> FloatArray:

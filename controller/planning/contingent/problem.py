@@ -48,11 +48,15 @@ class Solution:
 
     @cached_property
     def choice(self) -> Integers:
-        """The plan's choice on every branch below the start, shape (groups,); other elements are meaningless."""
+        """The plan's choice on every branch (group) below the start, shape (groups,).
+
+        Each choice is an edge, :data:`END` or :data:`NOTHING`. The array covers all groups of the graph; elements for groups
+        that are not below the start are meaningless.
+        """
         return self.below()
 
     def plan(self, graph: DecisionGraph, start: int) -> Plan:
-        """Return this solution as a :class:`Plan`, which computes the plan's figures."""
+        """Return this solution as a :class:`Plan`, an object that computes accuracy, cost and latency from the choices."""
         return Plan(graph, start, self.first, lambda: self.choice)
 
 
@@ -79,7 +83,7 @@ class Problem:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """The levels of the decision graph from the request's position on, each as a :class:`Span`."""
+        """The part of each level of the decision graph that the request can reach, from its position on."""
         return list(self.graph.spans(self.start, self.groups))
 
     @cached_property
@@ -120,8 +124,8 @@ class Problem:
     def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
         """Return the best plan according to the goal; ``admission`` says which edges may be chosen (None: as for this problem).
 
-        If the trie has rates by difficulty, a plan from the root without caps is evaluated on the requests that reach each
-        node under this plan.
+        If the trie has separate rates for easier and harder requests, a plan from the root without caps is valued by the
+        difficulty of the requests that reach each node under this plan.
         """
         found = self._by_rates(goal, admission)
         if self.start or self.caps or len(self.graph.mixture) == 1:
@@ -162,10 +166,10 @@ class Problem:
         return found, found.start, lambda first: found.choice
 
     def _for_own_requests(self, found: Solution, goal: PlanGoal, admission: Admissible | None) -> Solution:
-        """Return ``found``, or a plan made for the requests that ``found`` sends to each node, if that plan is better.
+        """Return the better of two plans: ``found``, and a plan made with the rates of requests that follow ``found``.
 
-        The rates of a merged node depend on the plan that leads there. ``found`` is based on the profile's rates, the other
-        plan on the rates of requests that follow ``found``. Each plan is evaluated on the requests that follow it.
+        If the trie has rates by difficulty, the rates at a node depend on which requests a plan sends there. ``found`` was made
+        with the rates of the profiled requests. Each of the two plans is valued with the rates of the requests that follow it.
         """
         plan = found.plan(self.graph, 0)
         again = replace(self, graph=self.graph.for_mass(plan.mass))._by_rates(goal, admission)

@@ -64,14 +64,15 @@ class Problems:
         return Problem(self.graph, start, groups, admission, request.may_stop, is_joint, seconds)
 
     def times(self, objective: Objective) -> FloatArray:
-        """Return the limits on a request's time that a search by latency tries, in seconds, ascending.
+        """Return limits on a request's time in seconds, ascending, to be tried when latency is minimized.
 
-        The last limit allows all plans. They are used to minimize latency under bounds on averages over requests.
+        The search looks for the lowest limit under which a plan meets the bounds on averages over requests. The last limit
+        allows all plans.
         """
         return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
 
     def goal(self, objective: Objective) -> PlanGoal | None:
-        """Return the goal of plans if it is the same for all requests; None if it follows from bounds on averages."""
+        """Return the goal of plans if it is the same for all requests; None if it depends on bounds on averages."""
         return None
 
     @cached_property

@@ -83,7 +83,8 @@ class Induction:
     """The optimal choice on every branch below a request's position, given the admitted edges.
 
     Args:
-        spans: The levels below the start (:meth:`DecisionGraph.spans`), down to the last with an admitted edge.
+        spans: The levels of the graph from the start on (:meth:`DecisionGraph.spans`). Levels after the first without an
+            admitted edge may be left out.
         goal: The criterion of the plan.
         admitted: For each level, a mask of the edges that may be chosen; None for all.
         left: The grid of a request's remaining amounts; None if they do not matter or if, as in a tree, the node determines
@@ -172,7 +173,10 @@ class Induction:
         return Best(np.where(items < 0, NOTHING, edges), worth.picked(np.maximum(items, 0)), found.ties_remain)
 
     def _keys(self, worth: Worth) -> list[Callable[[], FloatArray]]:
-        """Return functions that compute the quantities by which edges are compared, in this order; larger is better."""
+        """Return one function for each quantity by which edges are compared, the most important first.
+
+        A function returns the quantity for all edges; larger is better.
+        """
         goal, lost, longest_s = self.goal, worth.lost, worth.longest_s
         keys: list[Callable[[], FloatArray]] = []
         if goal.late is not None:

@@ -187,8 +187,8 @@ class VineChatModel(DelegatingChatModel):
     async def agenerate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
         """Return the answers to the prompts, like :meth:`generate`, without blocking the event loop.
 
-        If the profiler has ended the run at this call, the profiler's exception is raised, not the error that LangChain makes
-        of it.
+        If the profiler has ended the run at this call, the profiler's exception is raised, not the error into which LangChain
+        converts it.
         """
         try:
             if len(messages) != 1 or BEGUN in kwargs:

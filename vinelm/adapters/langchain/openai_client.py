@@ -27,7 +27,7 @@ def openai_client(vine: Any, chat_of: Callable[[str], BaseChatModel], stage: str
         vine: the ``vine`` object that the calls belong to.
         chat_of: returns the chat model for the model name in a call.
         stage: name of the stage; None for the stage of the calling node.
-        is_async: whether it is the SDK's client for coroutines.
+        is_async: whether to return an ``AsyncOpenAI``.
 
     Raises:
         ConfigError: the openai SDK is not installed.
@@ -86,7 +86,7 @@ def openai_client(vine: Any, chat_of: Callable[[str], BaseChatModel], stage: str
 
 
 def chats_of(client: Any) -> Callable[[str], BaseChatModel]:
-    """Return a function that makes the chat model for a name used by an openai SDK client, with the client's settings.
+    """Return a function that makes a ``ChatOpenAI`` for a model name, with the settings of the openai SDK's ``client``.
 
     Raises:
         ConfigError: ``langchain-openai`` is not installed; raised when the client is wrapped, not at its first call.

@@ -77,7 +77,7 @@ class OpenAIAnswer:
 
     Attributes:
         created: the answer's creation time, in Unix seconds.
-        asked: the name of the model in the request; empty if it names none.
+        asked: the model's name in the request; empty if the request names no model.
         states_usage: whether a streamed answer ends with a chunk that states the tokens used, because the request asks for it.
 
     Args:
@@ -206,8 +206,8 @@ def _event(plain: Mapping[str, Any]) -> bytes:
 
 
 def told(error: VineLMError) -> dict[str, Any]:
-    """Return the arguments (``status_code`` and ``json``) of the HTTP response from which the openai SDK builds an exception
-    with the message of ``error``.
+    """Return ``status_code`` and ``json`` for an HTTP response that reports ``error``. From this response the openai SDK
+    builds an exception with the same message.
     """
     kind = error.kind if isinstance(error, CallError) else "malformed"
     status, code = _STATUS.get(kind, (500, kind))

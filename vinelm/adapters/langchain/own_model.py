@@ -67,7 +67,7 @@ def told_of(chat: BaseChatModel) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Wrap:
-    """How chat models are wrapped, so that each of their calls is an invocation of a stage.
+    """The settings for wrapping chat models. Each call of a wrapped model is an invocation of a stage.
 
     Attributes:
         vine: the ``VineLM`` object that serves the calls.
@@ -140,9 +140,10 @@ def _alternative(made: Any, wrap: Wrap) -> Any:
 
 
 def _configured(made: RunnableConfigurableFields[Any, Any], wrap: Wrap) -> Runnable[Any, Any]:
-    """Return a model with configurable fields (such as ``model_name``) that is wrapped after it is configured.
+    """Return a configurable model like ``made`` (with fields such as ``model_name``) that wraps each configured model.
 
-    A chat model of VineLM has other fields, so LangChain configures the application's own model, and the result is wrapped.
+    LangChain configures the application's own model first, because VineLM's chat model does not have the same fields. The
+    configured model is then wrapped.
     """
 
     class Configured(RunnableConfigurableFields):  # type: ignore[type-arg]

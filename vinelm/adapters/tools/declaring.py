@@ -54,7 +54,7 @@ def declare_tool(
 
     Args:
         box: the adapter's declared tools.
-        find: returns the prefetched reads of the run around a call.
+        find: returns the prefetched reads of the run in which a call is made.
         given: the tool, or a function with a docstring, which LangChain turns into a tool.
         guard: given the tool's name, returns the guard that must authorize the cost of a call outside of a known run. The
             result is None if no cap applies.
@@ -65,7 +65,7 @@ def declare_tool(
         ttl_s: seconds for which a result stays valid.
         ahead: if a node of the graph calls the tool, a function that returns the call's arguments, given the state; its result
             is None if they are not known yet. None if no node calls the tool.
-        before: names of the stages before which the node makes this call: those that come right after the node.
+        before: names of the stages that come right after the node that calls the tool.
         unchecked: allow prefetching although an interrupt, a middleware or a node may still refuse or change the call.
 
     Raises:
@@ -253,7 +253,7 @@ class _Calls(OneProcess):
         declared: the tool.
         says: the declaration of the tool's effects.
 
-    If VineLM's own code fails, the call is made normally, unless the adapter raises such errors.
+    If VineLM's own code fails, the call is made normally; with the adapter's ``on_error="raise"``, the error is raised.
     """
 
     __slots__ = ("_box", "_code", "_find", "_find_guard", "declared", "says")
@@ -319,8 +319,8 @@ class _Calls(OneProcess):
         return call.result
 
     def _guard(self) -> CallGuard | None:
-        """Return the guard that must authorize the cost of a call outside of this adapter's runs; None if the call costs
-        nothing, is a prefetch, or counts under no cap.
+        """Return the guard that must authorize the cost of a call that belongs to no run of this adapter. None if the call
+        costs nothing, is a prefetch, or no cap applies.
         """
         return None if IS_AHEAD.get() or not self.says.cost_usd else self._find_guard(self.says.name)
 
@@ -378,8 +378,8 @@ class _Call:
     def end(self, left: Read | None) -> None:
         """Record that the call has ended, successfully or not.
 
-        ``left`` is the prefetched read of the same call that did not answer it, since it took too long or failed; None if there
-        is none.
+        ``left`` is a prefetched read of the same call whose result was not used, since the read took too long or failed. None
+        if there is no such read.
         """
         memory, calls, scope, token = self._memory, self._calls, self._calls.says.writes, self._write
         if token is not None and scope is not None:

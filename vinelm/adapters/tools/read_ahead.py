@@ -86,7 +86,7 @@ class ReadAhead:
     Attributes:
         speculation: the request's settings for prefetching; None if nothing is prefetched.
         history: this run's calls with their values; kept in memory if calls are predicted, else empty.
-        called: for the name of each declared tool that the run has called, the tool; None if the run has called several tool
+        called: the declared tools that the run has called, by name; the value is None if the run has called several tool
             objects with that name.
 
     Args:
@@ -248,13 +248,16 @@ class ReadAhead:
         return self._running() < self.speculation.at_once
 
     def _running(self) -> int:
-        """Return the number of running prefetches for which no call waits, including dropped ones."""
+        """Return the number of prefetches that still run and that no call of the application has taken.
+
+        Dropped prefetches that still run count, too.
+        """
         with self._lock:
             return sum(not one.shadow.result.done() for one in (*self._reads.values(), *self._dropped))
 
     def has_called(self, tool: DeclaredTool) -> None:
-        """Record that the run has called a declared tool, since in a run without a graph only its calls show which tools it
-        uses.
+        """Record in ``called`` that the run has called a declared tool. In a run without a graph, only such calls show which
+        tools the run uses.
         """
         name = tool.says.name
         self.called[name] = tool if self.called.get(name, tool) is tool else None
@@ -364,8 +367,8 @@ class ReadAhead:
         self._tell_dropped()
 
     def retried(self, attempt: object) -> None:
-        """Drop the prefetched reads when LangGraph runs a node again, once for each ``attempt``, so that the node begins
-        without any.
+        """Drop the prefetched reads, because LangGraph runs a node again. Does nothing if it was called before with the same
+        ``attempt``.
         """
         with self._lock:
             if attempt in self._retried:

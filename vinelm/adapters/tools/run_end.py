@@ -40,8 +40,8 @@ class _GraphWatch(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Record the outermost graph that contains the LangChain run ``run_id``; a run outside of every node counts as its own
-        graph.
+        """Record to which outermost graph the LangChain run ``run_id`` belongs. A run that is not inside a graph's node is
+        recorded as a graph itself.
         """
         is_part = parent_run_id is not None and metadata is not None and _IN_NODE in metadata
         _GRAPHS[run_id] = _GRAPHS.get(parent_run_id, run_id) if is_part and parent_run_id is not None else run_id

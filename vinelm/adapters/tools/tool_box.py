@@ -32,7 +32,7 @@ class FixedCall(NamedTuple):
 
     Attributes:
         arguments: returns the call's arguments, given the state; None if they are not known yet.
-        before: the stages before which the node makes the call: those that come right after the node.
+        before: the stages that come right after the node.
     """
 
     arguments: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
@@ -41,7 +41,9 @@ class FixedCall(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class DeclaredTool:
-    """A declared tool object: the declaration of its effects, its code, and, if a node of the graph calls it, how (``fixed``).
+    """A declared tool object: the declaration of its effects (``says``), and its code.
+
+    If a node of the graph calls the tool, ``fixed`` describes this call; otherwise it is None.
 
     Tools are distinguished by object, not by name: an application may make one for each user from the same function.
 
@@ -122,9 +124,10 @@ class ToolBox:
         observers, on_error: the adapter's settings.
         live: the ``ReadAhead`` of each run in progress.
         writing: writes in flight that make the reads of all runs stale.
-        counts: numbers of calls, by name. "reads": requested by the application; of these "ready" (prefetch finished before)
-            and "joined" (prefetch still running). "started": prefetched; of these "unused". "withheld": not prefetched, since
-            prefetching is off. "left": waited ``join_s`` seconds for a running prefetch, and then made normally.
+        counts: numbers of calls, by name. "reads" are requested by the application. Some of them find a prefetch: "ready" if
+            it has finished, "joined" if it still runs. "started" calls were prefetched; the results of "unused" ones were not
+            used. "withheld" calls were not prefetched, since prefetching is off. "left" calls waited ``join_s`` seconds for a
+            running prefetch, and were then made normally.
     """
 
     def __init__(self, observers: ObserverGroup, on_error: OnError) -> None:
