@@ -32,11 +32,11 @@ def edge_of(prefix: tuple[str, ...], catalog: Catalog) -> str:
 
 
 def edge_types(trie: Trie, cache: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
-    """Return the edge type of each node as an index into :data:`EDGES`, shape (n + 1,).
+    """Return the edge type of each node as an index into :data:`EDGES`, shape (nodes,).
 
     Args:
         trie: the trie.
-        cache: index of each node's prompt cache, shape (n + 1,) (:attr:`vinelm.catalog.Model.prompt_cache`).
+        cache: index of each node's prompt cache, shape (nodes,) (:attr:`vinelm.catalog.Model.prompt_cache`).
     """
     parent = np.maximum(trie.parent, 0)
     return np.where(trie.depth < 2, 0, np.where(cache == cache[parent], 2, 1)).astype(np.int64)

@@ -126,7 +126,7 @@ class JudgeAgreement:
         return np.clip(share, 0.0, 1.0)
 
     def variance_at(self, accuracy: Any, judged: Any = 1.0) -> FloatArray:
-        """Return the variance of a corrected share that is due to errors of the sensitivity and specificity (delta method).
+        """Return the variance that errors of the sensitivity and specificity add to corrected shares (delta method).
 
         Args:
             accuracy: The corrected shares of right answers, of any shape.

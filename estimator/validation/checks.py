@@ -107,10 +107,10 @@ def _by_prices(fitted: AnnotatedTrie) -> _Measure:
 
 
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
-    """Return the cost of the chosen contingent plans, and the two optimisms of :func:`_gaps`, in three rows; shape (3, prices).
+    """Return the cost and the optimism of the best contingent plan at each of several prices of a dollar; shape (3, prices).
 
-    The cost is in dollars, as the testing half predicts it. ``chooser`` is the fit to the half that chooses the plans,
-    ``judge`` the fit to the half that tests them.
+    The first row is the plan's cost in dollars, as the testing half predicts it. The other two rows are the two optimisms of
+    :func:`_gaps`. ``chooser`` is the fit to the half that chooses the plans, ``judge`` the fit to the half that tests them.
     """
     cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
     one, other = SelectablePlans.of(chooser), SelectablePlans.of(judge)
