@@ -150,7 +150,7 @@ def cost_and_latency(
 def skipped_nodes(trie: Trie) -> BoolArray:
     """Return a mask of the nodes whose stage is skipped, shape (nodes,).
 
-    At such a node, the optional stage does not run: the node's model is :data:`SKIP`.
+    At such a node, the optional stage does not run: the node has :data:`~vinelm.template.SKIP` instead of a model.
     """
     return np.array([name == SKIP for name in (*trie.models, "")])[trie.model]  # the last is the root's -1
 

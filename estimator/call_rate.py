@@ -182,7 +182,8 @@ class CallRate:
 
     @cached_property
     def _static(self) -> dict[Cell, float]:
-        """For each result, the approximate number of tokens at the start of its first prompt that nearly all requests send.
+        """For each result, about how many tokens at the start of its first prompt are also sent by nearly all requests of the
+        stage.
 
         The keys are (request, prefix). Only results with prompt shapes have an entry.
         """

@@ -50,8 +50,8 @@ class RowConditions:
     def arm_difference(
         self, stages: Sequence[str | None], arm: str | None, *, failure: str | None, has_ended: bool
     ) -> str | None:
-        """Return why the stage that came next after a row may no longer follow it; None if it may, or if no stage has to
-        follow.
+        """Return why the stage that came next after a row may no longer follow it; None if it may. Also None if the request
+        ended at the row, or if the stage of one of the row's calls is unknown.
 
         Args:
             stages: the stages of the row's calls.
@@ -103,7 +103,8 @@ class RowConditions:
         return None
 
     def _stage_now(self, position: int, stage: str) -> Stage | None:
-        """Return the stage in the current template of the call at ``position`` (from 0), which was a call of ``stage``.
+        """Return the current template's stage for the call at ``position`` (from 0). When the call was made, its stage was
+        ``stage``.
 
         It is ``stage`` itself if the template allows it there, else the only possible stage; None if there are several.
         """
