@@ -182,8 +182,7 @@ class CallRate:
 
     @cached_property
     def _static(self) -> dict[Cell, float]:
-        """For each result, about how many tokens at the start of its first prompt are also sent by nearly all requests of the
-        stage.
+        """How many tokens at the start of each result's first prompt nearly all requests of the stage also send, approximately.
 
         The keys are (request, prefix). Only results with prompt shapes have an entry.
         """

@@ -50,8 +50,9 @@ class RowConditions:
     def arm_difference(
         self, stages: Sequence[str | None], arm: str | None, *, failure: str | None, has_ended: bool
     ) -> str | None:
-        """Return why the stage that came next after a row may no longer follow it; None if it may. Also None if the request
-        ended at the row, or if the stage of one of the row's calls is unknown.
+        """Return why the stage that came next after a row may no longer follow it; None if it may.
+
+        Also None if the request ended at the row, or if the stage of one of the row's calls is unknown.
 
         Args:
             stages: the stages of the row's calls.

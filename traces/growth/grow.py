@@ -222,8 +222,8 @@ def _mark_rows(connection: Connection, rules: RowRules) -> None:
     """Adapt rows to the new template.
 
     If the template now branches, record in each row the stage that came next. The flag ``is_continued`` marks rows that follow
-    an answer which passed the workflow's check. If the template has the oracle stop rule, clear the flag in every row, because
-    no request ends at a passed check then.
+    an answer which passed the workflow's check. If the template has the oracle stop rule, clear the flag in every row: under
+    that rule, no request ends at a passed check.
     """
     retirement.set_arms(connection, rules.templates, rules.template)
     if rules.rule == "oracle":

@@ -180,10 +180,10 @@ class BatchRecords:
                     self.replace(cell)
 
     def leave(self, entry: int) -> None:
-        """Mark the ledger entry of a job as abandoned. For a job whose first calls were sent in batches before the budget
-        refused one.
+        """Mark the ledger entry of a job as abandoned, because the budget refused one of the job's calls.
 
-        The entry's cost counts until :meth:`replace` is called for its request and prefix.
+        Other calls of the job were sent in batches before. The entry's cost counts until :meth:`replace` is called for its
+        request and prefix.
         """
         with self._database.transaction() as connection:
             here = and_(_ENTRIES.c.entry_id == entry, _ENTRIES.c.is_batched)

@@ -60,8 +60,9 @@ def make_finish(finder: RunFinder) -> Callable[..., Any]:
 def _finished(
     run: GraphRun, outcomes: RunOutcomes, path: tuple[str, ...], state: Any, config: RunnableConfig
 ) -> dict[str, Any]:
-    """Return the finish node's update of the state: invocation outcomes that are not stored yet, and, if an earlier answer is
-    returned, the values of that answer. Empty if nothing has to be written.
+    """Return the finish node's update of the state; empty if nothing has to be written.
+
+    It has the invocation outcomes that are not stored yet. If an earlier answer is returned, it also has this answer's values.
     """
     channels, keys = channels_of(config), outcomes.signals.answer
     if keys and not channels:

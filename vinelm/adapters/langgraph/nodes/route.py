@@ -89,15 +89,15 @@ class Destinations:
         return bounds
 
     def read(self, verdict: Any, own_places: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
-        """Return where to go, in a form that LangGraph accepts, and the names of the route's places in it.
+        """Return the destination, in a form that LangGraph accepts, and which of the route's places it names.
 
         Args:
             verdict: the result of the application's function.
             own_places: the places that the function's return type declares.
 
         Returns:
-            The destination, and the names. The names are empty if LangGraph has to interpret the result, or if it is one of
-                ``own_places``.
+            The destination, and the names of the places. The names are empty if LangGraph has to interpret the result, or if it
+                is one of ``own_places``.
 
         Raises:
             WorkflowError: the result names a place that the route does not have.
@@ -202,7 +202,8 @@ class RouteEdge:
     def decide(self, verdict: Any, state: Any, config: RunnableConfig) -> Any:
         """Return the place where the edge leads, given ``verdict``, the result of the application's function.
 
-        A result that names a place outside of the route, which the function's return type declares, is followed unchanged.
+        The function's return type may declare places outside of the route. A result that names such a place is followed
+        unchanged.
         """
         onward, places = self.destinations.read(verdict, self._own_places)
         end = self.destinations.end
@@ -261,8 +262,10 @@ class RouteEdge:
         return onward if next_places and self._has_turns_left(at, template, next_places, arms) else None
 
     def _arms(self, places: tuple[str, ...], template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
-        """Return the stages that may come next at ``places``; if the template allows some of them after ``stages``, only these.
-        None if unknown.
+        """Return the stages that may come next at ``places``; None if unknown.
+
+        ``stages`` are the stages of the request so far. If the template allows some of the found stages after them, only these
+        are returned.
         """
         found: set[str] = set()
         for place in places:

@@ -134,8 +134,9 @@ def marked(runnable: Any, mark: str) -> Any:
 
 
 def held_attribute(runnable: Any, name: str) -> Any:
-    """Return the attribute ``name`` from the object's ``__dict__``; None if it has none. Objects that it wraps are not
-    searched.
+    """Return the attribute ``name`` from the ``__dict__`` of ``runnable``; None if it is not there.
+
+    Objects that ``runnable`` wraps are not searched.
     """
     return getattr(runnable, "__dict__", {}).get(name)
 

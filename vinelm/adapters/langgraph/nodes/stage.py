@@ -42,8 +42,9 @@ def make_stage(
 ) -> Callable[..., Any]:
     """Return a LangGraph node that runs ``fn``; it is a coroutine function if ``fn`` is one.
 
-    If the application's own code calls the node, instead of LangGraph, ``fn`` gets the caller's model. If the caller passes
-    none, it gets the model of a new invocation. The node has no ``__wrapped__``, since LangGraph reads its signature.
+    If the application's own code calls the node, instead of LangGraph, ``fn`` gets the model that the caller passes. If the
+    caller passes none, ``fn`` gets the model of a new invocation. The node has no ``__wrapped__``, because LangGraph has to
+    read the node's own signature.
 
     Args:
         finder: begins the invocations that LangGraph asks for.
@@ -113,10 +114,9 @@ def _has_model(fn: Callable[..., Any], more: tuple[Any, ...], given: Mapping[str
 
 
 def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> Any:
-    """Return ``out``, the result of the function of stage ``name``, with the entry that adds the invocation ``scope`` to the
-    request's path.
+    """Return ``out``, the result of the function of stage ``name``, plus an entry of the request's path for this invocation.
 
-    The entry is left out if VineLM's own code fails and ``on_error`` is "default".
+    ``scope`` is the invocation. The entry is left out if VineLM's own code fails and ``on_error`` is "default".
     """
     try:
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:

@@ -73,8 +73,9 @@ _FORKED: ContextVar[tuple[Any, ...]] = ContextVar("vinelm_forked", default=())
 
 
 def _note_fork() -> None:
-    """Record in a forked process which requests were in progress at the fork. This process has copies of their accounts, which
-    miss the payments of the parent process.
+    """Record in a forked process which requests were in progress at the fork.
+
+    This process has copies of these requests' accounts, which miss later payments of the parent process.
     """
     found: list[Any] = [AMBIENT.get()]
     with suppress(RuntimeError, KeyError):
@@ -249,7 +250,7 @@ _NOTHING = RunContext()
 
 
 class KnowsCaps(Protocol):
-    """The attributes of an adapter that show whether a call whose request is unknown may belong to a request with a cap.
+    """The attributes of an adapter that show whether requests may have a cap. They are read for calls whose request is unknown.
 
     Attributes:
         has_contexts: whether the adapter has made the context of any request.

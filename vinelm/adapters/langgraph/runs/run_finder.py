@@ -83,9 +83,9 @@ _CHECKPOINTER, _DURABILITY = "__pregel_checkpointer", "__pregel_durability"  # L
 class RunRegistry:
     """Finds the run that a node or an edge belongs to. Thread-safe.
 
-    A run is kept as long as LangGraph keeps its channels. The channels are unknown if a graph's only stages are chat models, or
-    in a ``with vine.request(...)``. Of such runs the ``bound`` most recently used ones are kept; if an older run continues, it
-    gets a new policy.
+    A run is kept as long as LangGraph keeps its channels. Some runs have unknown channels: runs in a ``with
+    vine.request(...)``, and runs of a graph whose only stages are chat models. Of these runs, the ``bound`` most recently used
+    ones are kept; if an older one continues, it gets a new policy.
 
     Args:
         new_policy: returns the policy of a new run; called once per run.
@@ -130,10 +130,10 @@ class RunRegistry:
         return run
 
     def begun(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the run that has the channels ``opening`` or LangGraph's object ``control``, like :meth:`known`, but without
-        registering it.
+        """Return the run with the channels ``opening`` or LangGraph's object ``control``; None if no such run has begun.
 
-        Also finds the run of a node inside a subgraph, whose channels do not identify the run. None if no such run has begun.
+        Unlike :meth:`known`, this registers nothing. It also finds the run of a node inside a subgraph, whose channels do not
+        identify the run.
         """
         run: GraphRun | None = None if opening is None else opening.owned.get(self)
         return run or self._by_control.get(id(control)) or self._kept.get(id(control))

@@ -176,11 +176,11 @@ def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[
 
 
 def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
-    """Combine several mappings from sets of stages to ``times=`` limits.
+    """Combine the outcomes of several choices that are all made: mappings from sets of stages to ``times=`` limits.
 
-    For each way to choose one key from every mapping, the result maps the union of the chosen keys to the union of their
-    limits. A stage carries the number of places passed before it; the smallest number counts. If several choices give the same
-    stages, only the limits that all of them share remain.
+    The result has an item for each way to choose one key from every mapping. It maps the union of the chosen keys to the union
+    of their limits. A stage carries the number of places passed before it; the smallest number counts. If several ways give the
+    same stages, only the limits that all of them share remain.
 
     Raises:
         WorkflowError: there are too many combinations.

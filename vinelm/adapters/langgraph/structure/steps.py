@@ -135,7 +135,7 @@ class _Writer:
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """Return each superstep of ``onward`` that leads to the same part of ``region`` as another superstep of ``onward``."""
+        """Return the supersteps of ``onward`` that lead to a part to which another superstep of ``onward`` leads, too."""
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
 
@@ -275,8 +275,9 @@ class Region:
         return set(waiting)
 
     def join(self, targets: Collection[Together]) -> Part | None:
-        """Return the first part that every request reaches after one of the supersteps ``targets``, no matter which, unless the
-        request ends earlier. None if no part has this property.
+        """Return the first part that every request reaches, whichever superstep of ``targets`` it takes; None if there is none.
+
+        Requests that end earlier do not count.
         """
         common = frozenset.intersection(*(self.always(self.part(target)) for target in targets))
         return max(common, key=lambda part: len(self.always(part)), default=None)
