@@ -64,7 +64,10 @@ def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
 
 
 def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
-    """Return an id for the set of next stages at each node, shape (nodes,); nodes with the same set have the same id."""
+    """Return an id for the set of stages that may come next at each node, shape (nodes,).
+
+    Nodes with the same set have the same id.
+    """
     number = np.zeros(len(trie), np.int64)
     for order in range(int(arms.count.max(initial=0))):
         has = arms.count > order

@@ -69,8 +69,7 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class ArmRates:
-    """Probabilities of branches: in a tree, one for each node that a branch leads to; in a trie that merges histories, one per
-    edge.
+    """Probabilities of branches: one for each target node of a tree, or for each edge of a trie that merges histories.
 
     They are stored as in :class:`vinelm.trie.annotated_trie.AnnotatedTrie`.
 

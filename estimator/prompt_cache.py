@@ -73,8 +73,8 @@ def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict
 def follow_ups(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
     """Return the estimated cost and latency of each model's calls that are not a request's first, one dictionary per model.
 
-    The keys are ``model`` and :data:`FIGURES`: dollars and seconds of a call after a call with another prompt cache
-    ("switched"), and after a call with the same one ("kept"). The figures are means within a depth, averaged over the depths
+    The keys are ``model`` and :data:`FIGURES`: dollars and seconds of two kinds of call. Before a "switched" call, another
+    prompt cache was used; before a "kept" call, the same one. The figures are means within a depth, averaged over the depths
     that have both; models without such a depth are omitted.
     """
     trie, rows = annotated.trie, []

@@ -40,8 +40,7 @@ def pooled_mean(
     """Return the shrunk mean of each node's depth x model pair, shape (nodes,); always finite.
 
     A pair is shrunk towards its model's mean, the model's mean towards the overall mean, and the overall mean towards
-    ``prior``; a pair without observations gets its model's mean. If the trie branches, "model" means the model at one
-    stage.
+    ``prior``. A pair without observations gets its model's mean. If the trie branches, "model" means the model at one stage.
 
     Args:
         trie: the trie.

@@ -38,8 +38,8 @@ class CascadeEstimator(RateEstimator):
 class CascadeSvdEstimator(CascadeEstimator):
     """VineLM: cascade decomposition with the deepest block of conditional rates projected onto rank 1 (VineLM paper, eq. 10).
 
-    The block's rows are the prefixes that are one call shorter than the full depth; its columns are the last models (if the
-    trie branches, the last stages and models). An entry without observations starts from the mean of its column's observed
+    The block's rows are the prefixes that are one call shorter than the full depth. Its columns are the last models or, if the
+    trie branches, the last stages and models. An entry without observations starts from the mean of its column's observed
     entries. The block is projected once and clipped to [0, 1].
     """
 

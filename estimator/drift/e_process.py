@@ -158,7 +158,7 @@ class MeanBelow:
 
 @dataclass
 class EProcess:
-    """The wealth of a mixture of bets: half of it is bet from the first value on, the rest is spread over later starts.
+    """The wealth of a mixture of bets. Half of the wealth is bet from the first value on; the rest is spread over later starts.
 
     A start at value j >= 2 weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. So to detect a change after n values, the
     log wealth has to grow only about log(n) + 2 log(log(n)) more than for a change at the start. An object may hold many

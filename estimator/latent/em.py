@@ -30,9 +30,10 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class OutcomeProbabilities:
-    """P(yes) of the three questions at each node: is the answer right; does the request stop if it is right; if it is wrong.
+    """P(yes) of the three questions at each node, as arrays of shape (nodes, points).
 
-    Arrays of shape (nodes, points). ``right`` is 0 at nodes that are not answerable.
+    The questions are: is the answer right; does the request stop if the answer is right; does it stop if the answer is wrong.
+    ``right`` is 0 at nodes that are not answerable.
     """
 
     right: FloatArray

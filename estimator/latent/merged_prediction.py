@@ -35,8 +35,8 @@ class MergedRates:
         rates: the rates given that a request reaches the node, for requests that reach it in the profile.
         arm_rates: probability of each edge's branch, shape (edges,).
         by_difficulty: the rates for requests of each difficulty.
-        success_se: standard error of ``rates.success``, from the posterior of the model's effects for the given mix of
-            difficulties and from the sample of requests. It ignores effects that the features do not model.
+        success_se: standard error of ``rates.success``, given ``mix``. Its sources are the posterior of the model's effects and
+            the sample of requests. It ignores effects that the features do not model.
         mix: share of each difficulty among the requests that reach each node, shape (nodes, points).
     """
 

@@ -122,8 +122,8 @@ def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray
 def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
     """Return the optimism of the best plan under each cost cap, in two rows of shape (caps,).
 
-    Optimism is what the choosing half predicts minus what the testing half predicts: in the first row for the plan's accuracy,
-    in the second row for the plan's advantage over the best single model.
+    Optimism is what the choosing half predicts minus what the testing half predicts. The first row is for the plan's accuracy,
+    the second row for the plan's advantage over the best single model.
     """
     caps = _caps(chooser)
     rows = []
@@ -134,9 +134,9 @@ def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
 
 
 def _chosen(chooser: SelectablePlans, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
-    """Yield for each cost cap the index of the most accurate candidate within it (on ties, the first); None if all cost more.
+    """Yield for each cost cap the index of the most accurate candidate within the cap; None if all candidates cost more.
 
-    ``candidates`` is a mask of the plans.
+    On ties, it is the first. ``candidates`` is a mask of the plans.
     """
     for cap in caps:
         allowed = candidates & (chooser.cost_usd <= cap)

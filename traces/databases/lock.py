@@ -21,7 +21,10 @@ _LINE = 80  # bytes
 
 
 class RunLock:
-    """The lock file of a run on a store. The file contains a line that names the process, and space for a note."""
+    """The lock file of a run on a store.
+
+    The file contains a line that names the process, and space for a note (:meth:`note_folded`).
+    """
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path, self._descriptor = path, descriptor

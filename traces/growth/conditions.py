@@ -19,9 +19,9 @@ _STAGE = "stage "
 class RowConditions:
     """Compares two identities of a store in everything that determines the results of a prefix.
 
-    A row stays valid under another identity if its sequence of stages and models is still possible, and if these are unchanged:
-    the settings sent to its models, the code of its stages, and the code and resources shared by all stages. Prices, rate
-    limits, timeouts, other models and later stages do not count.
+    A row stays valid under another identity only if its sequence of stages and models is still possible. The settings sent to
+    its models and the code of its stages must also be unchanged, and so must the code and resources shared by all stages.
+    Prices, rate limits, timeouts, other models and later stages do not count.
 
     Args:
         before: the identity under which rows were executed.

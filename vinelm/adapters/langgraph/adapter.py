@@ -505,8 +505,9 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         return bool(self.declared) or self._has_unnamed
 
     def exits_of(self, template: Template) -> frozenset[str] | None:
-        """Return the stages of ``template`` after which a request can end, according to the edges wrapped so far. The compiled
-        graph is not needed.
+        """Return the stages of ``template`` after which a request can end, according to the edges wrapped so far.
+
+        The compiled graph is not needed.
 
         Returns:
             The names of the stages; None if no edge is wrapped, or if an edge leads back to a node that is not a stage.

@@ -134,8 +134,9 @@ class ThreadAccounts:
         return _number(self._last_page), known
 
     async def pay(self, account: FoundAccount, usd: float, begun: Beginning | None, *, is_async: bool) -> None:
-        """Add dollars, which may be negative, to an account. ``begun`` is the position where the run begins, None after the
-        run's first payment.
+        """Add dollars, which may be negative, to an account.
+
+        ``begun`` is the position where the run begins; None after the run's first payment.
         """
         value: dict[str, Any] = {"account": account.key, "usd": usd}
         row = _row_of(account.key)
@@ -218,8 +219,9 @@ def _row_of(key: str) -> SaverRow:
 
 
 def _page(number: int) -> SaverRow:
-    """Return the row of the page (a stored list of accounts) with this number. The row's id has LangGraph's format, since some
-    checkpointers parse ids.
+    """Return the row of the page (a stored list of accounts) with this number.
+
+    The row's id has LangGraph's format, because some checkpointers parse ids.
     """
     return SaverRow(_PAGES, f"00000000-0000-6000-8000-{number:012x}")
 

@@ -87,8 +87,10 @@ def _finished(
 
 
 def _refuse(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: Sequence[str]) -> None:
-    """Raise :class:`WorkflowError` if the graph's state lacks a key of ``keys``, which hold the answer, or if the key's value
-    cannot be replaced.
+    """Raise :class:`WorkflowError` if the graph's state lacks a key of ``keys``, or if the value of such a key cannot be
+    replaced.
+
+    ``keys`` are the keys of the state that hold the answer.
     """
     for key in keys:
         channel = channels.get(key)
@@ -114,7 +116,7 @@ def _place(classes: Sequence[int | None], wanted: int) -> str:
 
 
 def _agreement(classes: Sequence[int | None], wanted: int) -> str:
-    """Return a text that states how many of the request's answers are equal to the returned one, such as "two of three agree".
+    """Return how many of the request's answers are equal to the returned one, as a text such as "two of three agree".
 
     ``classes`` has the number of the answer class (a group of equal answers) of each invocation, None without an answer;
     ``wanted`` is the class that is returned.

@@ -238,8 +238,8 @@ class RouteEdge:
     def _goes_on(
         self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any, template: Template | None, *, is_answer: bool
     ) -> str | None:
-        """Return where the request continues: a place, or "" to follow the result of the application's function; None if the
-        request ends here.
+        """Return the place where the request continues, or "" to follow the application's function; None if the request ends
+        here.
 
         Args:
             at: the run and the request's path.
@@ -301,10 +301,10 @@ class RouteEdge:
     def _has_turns_left(
         self, at: RunPath, template: Template | None, places: tuple[str, ...], arms: frozenset[str] | None
     ) -> bool:
-        """Count one more turn of the loop to each of ``places``; return whether the template and the maximum number of turns
-        allow it.
+        """Count one more turn of the loop to each of ``places``; return whether all limits allow this turn.
 
-        ``arms`` are the stages that may come next at these places; None if unknown.
+        The limits are the template and the maximum numbers of turns. ``arms`` are the stages that may come next at these
+        places; None if unknown.
         """
         if template is not None and not template.leaves_room(len(at.path), at.stages, arms):
             return False

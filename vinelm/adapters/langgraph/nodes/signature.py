@@ -32,8 +32,9 @@ def user_place(error: BaseException) -> str | None:
 
 
 def user_line(error: BaseException) -> tuple[str, int] | None:
-    """Return the file and the number of the innermost line of the application's code in the traceback of ``error``; None if it
-    has none.
+    """Return (file, line number) of the innermost line of the application's code in the traceback of ``error``.
+
+    None if the traceback has no such line.
     """
     found: tuple[str, int] | None = None
     trace: TracebackType | None = error.__traceback__

@@ -130,8 +130,9 @@ def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> 
 
 
 def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[Any]) -> dict[str, Any]:
-    """Return the values of the arguments ``names`` (such as config or store) that a stage's function takes besides the state
-    and the model.
+    """Return the values of the arguments ``names`` that a stage's function takes besides the state and the model.
+
+    Such arguments are the config and the store, for example.
     """
     found: dict[str, Any] = {}
     for name in names:
@@ -145,10 +146,10 @@ def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[A
 
 
 def with_entry(out: Any, written: list[Entry | Note], stage: str) -> Any:
-    """Return a single update of the state with a node's result ``out`` and the path's entries ``written``, so that LangGraph
-    writes both or neither.
+    """Return a single update of the state with a node's result ``out`` and the path's entries ``written``.
 
-    Raises :class:`WorkflowError` if ``out`` leads to another graph; ``stage`` names the node in the message.
+    LangGraph then writes both or neither. Raises :class:`WorkflowError` if ``out`` leads to another graph; ``stage`` names the
+    node in the message.
     """
     mine = {PATH_KEY: written}
     if out is None:

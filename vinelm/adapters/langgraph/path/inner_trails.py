@@ -36,8 +36,9 @@ class InnerTrail:
         self._nodes: list[set[str]] = []
 
     def begun(self, path: tuple[str, ...], stages: tuple[str, ...], where: Where) -> None:
-        """Record that an invocation has begun in the node ``where``. ``path`` and ``stages`` are the models and stages of the
-        request's path, ending with this invocation.
+        """Record that an invocation has begun in the node ``where``.
+
+        ``path`` and ``stages`` are the models and stages of the request's path, ending with this invocation.
         """
         with self._lock:
             self.tasks.add(where.task)
@@ -76,8 +77,7 @@ class InnerTrail:
         return k
 
     def before(self, node: str) -> PathValue:
-        """Return the path up to, but without, the first invocation that ``node`` has made; ``node`` now runs again from its
-        start.
+        """Return the path before the first invocation that ``node`` has made, because ``node`` now runs again from its start.
 
         If the node has made no invocation, this is the whole path.
         """
@@ -121,8 +121,9 @@ class InnerTrails:
         return trail, last.before(where.node) if last is not None and is_resumed else None
 
     def extended(self, config: RunnableConfig, value: PathValue | None) -> PathValue | None:
-        """Return the stored path plus the subgraph invocations of the thread's last run; None if there are no such invocations,
-        or if they do not continue the stored path.
+        """Return the stored path plus the subgraph invocations of the thread's last run.
+
+        None if there are no such invocations, or if they do not continue the stored path.
         """
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)

@@ -1,5 +1,6 @@
-"""The outcomes of a run's invocations. Each is computed when the state is visible, reported to the policy once, and stored in
-the path.
+"""The outcomes of a run's invocations.
+
+Each outcome is computed when the state is visible, reported to the policy once, and stored in the path.
 """
 
 from __future__ import annotations

@@ -252,9 +252,9 @@ def is_new_request(
 
     - Without a template, a new request begins if the run that wrote the path has ended.
     - If only one stage may begin a request, all other stages continue the path. That stage begins a new request if the run has
-      ended, or if it cannot come next on the path.
-    - If the template branches, this holds for all stages that may begin a request. But a run in progress begins no other
-      request.
+      ended, or if the stage cannot come next on the path.
+    - If the template branches, each stage that may begin a request is treated like that stage. But a run in progress begins no
+      other request.
 
     The run does not count as ended if the request is known to be the same. It is known by its id, or because the run is still
     in progress (``is_same_run``): LangGraph closes the path in the middle of a run if only ``Send`` tasks are left.
@@ -362,8 +362,9 @@ def kind_in(value: PathValue) -> str | None:
 
 
 def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
-    """Return the path as it is in the graph's channel, for code whose state does not contain it: a thread's first node, the
-    target of a Send, or an edge.
+    """Return the path as it is in the graph's channel.
+
+    This is for code whose state does not contain the path: a thread's first node, the target of a Send, or an edge.
 
     Args:
         config: LangGraph's config of the node or edge.
@@ -394,10 +395,10 @@ def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
 
 
 def with_waiting(value: PathValue | None, channel: PathChannel, own: list[Entry | Note]) -> PathValue | None:
-    """Return the path as it will be after a node's superstep: ``value`` with the node's pending entries ``own`` added; None if
-    the path is still empty.
+    """Return the path as it will be after a node's superstep; None if the path is still empty.
 
-    ``channel`` is the graph's path channel. It stays unchanged: a copy of it applies the entries.
+    It is ``value`` with the node's pending entries ``own`` added. ``channel`` is the graph's path channel. It stays unchanged:
+    a copy of it applies the entries.
     """
     if not own:
         return value

@@ -1,5 +1,6 @@
-"""Adds the path channel, which stores a request's path, to graphs whose stages are chat models, so that no wrapped node has
-added it.
+"""Adds the path channel, which stores a request's path, to graphs whose stages are chat models.
+
+Such graphs have no wrapped node, which would have added the channel.
 """
 
 from __future__ import annotations

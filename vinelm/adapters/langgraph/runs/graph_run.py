@@ -309,8 +309,9 @@ class GraphRun:
             return True
 
     def end_loop(self, again: str) -> None:
-        """Reset the number of turns of the loop that continues at ``again``, since the run has left this loop and may enter it
-        again.
+        """Reset the number of turns of the loop that continues at ``again``.
+
+        The run has left this loop and may enter it again.
         """
         with self._lock:
             self._turns.pop(again, None)
@@ -398,8 +399,9 @@ class GraphRun:
                     choice.failed += invocation.failure is not None
 
     def fall_back(self, failed: Invocation, tried: Collection[str]) -> tuple[str, ...] | None:
-        """Record the failed call of ``failed``, and return the models of the path that ends with the next attempt; None if no
-        attempt follows.
+        """Record the failed attempt ``failed``, and return the models of the path that ends with the next attempt.
+
+        The result is None if no attempt follows.
 
         Args:
             failed: the failed attempt, which is not recorded yet. If this method returns None, it records nothing.

@@ -420,8 +420,7 @@ def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
 
 
 def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
-    """Return the parts of an object that the attribute chains in ``chains`` refer to, or the object itself if the parts are
-    unknown.
+    """Return the parts of an object to which the attribute chains in ``chains`` refer; the object itself if these are unknown.
 
     An object may hold one model for each node, as in ``self.agents.writer``.
     """

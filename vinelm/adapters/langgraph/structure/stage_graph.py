@@ -98,8 +98,9 @@ class NodeGraph:
         return frozenset(name for stages in self._outcomes_of(place, 0, frozenset()) for name, _ in stages)
 
     def is_clear(self, place: str) -> bool:
-        """Return whether it is known which stages may come first if a request goes to ``place``: no edge on the way there has
-        an unknown target.
+        """Return whether it is known which stages may come first if a request goes to ``place``.
+
+        It is known if no edge on the way there has an unknown target.
         """
         if place == END or place in self._stage_of:
             return True
@@ -137,10 +138,10 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """Return the sets of stages that may start together after a node, each with the ``times=`` limits of the routes that
-        lead to it.
+        """Return the sets of stages that may start together after a node, each with its ``times=`` limits.
 
-        A node may have several choices, such as parallel edges; each choice adds the stages that one of its targets leads to.
+        The limits are those of the routes that lead to the set. A node may have several choices, such as parallel edges. Each
+        choice adds the stages to which one of its targets leads.
 
         Args:
             node: the place.

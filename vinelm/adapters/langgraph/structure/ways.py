@@ -213,8 +213,9 @@ class _Whole:
 
 
 def _edges(graph: Graph, source: str) -> list[Choice]:
-    """Return the choices after a node: the targets of its plain and conditional edges, as declared or as named in the code of
-    its path functions.
+    """Return the choices after a node, one for each of its edges: the targets of the edge.
+
+    Targets of a conditional edge are those declared, or those named in the code of its path function.
     """
     plain: list[Choice] = [{target: frozenset()} for start, target in sorted(graph.builder._all_edges) if start == source]
     branches = graph.builder.branches.get(source, {}).values()
