@@ -182,9 +182,10 @@ class CallRate:
 
     @cached_property
     def _static(self) -> dict[Cell, float]:
-        """How many tokens at the start of each result's first prompt nearly all requests of the stage also send, approximately.
+        """The approximate length, in tokens, of the beginning that each result's first prompt shares with nearly all requests.
 
-        The keys are (request, prefix). Only results with prompt shapes have an entry.
+        Only requests of the same stage are compared. The keys are (request, prefix). Only results with prompt shapes have an
+        entry.
         """
         tree, at = PromptTree(), dict[Cell, int]()
         for row in self.observations:

@@ -73,7 +73,8 @@ class StoreIdentity:
     def stranger(self, other: StoreIdentity) -> str | None:
         """Return why no row of this identity can be valid under ``other``; None if some rows may be valid.
 
-        The reason is a text. There are two reasons: the workflows differ, or only one of the identities has simulated models.
+        The reason is a text. Two reasons are possible: the workflows differ, or only one of the identities has simulated
+        models.
         """
         if self.workflow != other.workflow:
             return f"it belongs to the workflow {self.workflow!r}, not {other.workflow!r}"

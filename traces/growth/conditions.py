@@ -104,8 +104,7 @@ class RowConditions:
         return None
 
     def _stage_now(self, position: int, stage: str) -> Stage | None:
-        """Return the current template's stage for the call at ``position`` (from 0). When the call was made, its stage was
-        ``stage``.
+        """Return the current template's stage for a call that was made at ``position`` (from 0) as a call of ``stage``.
 
         It is ``stage`` itself if the template allows it there, else the only possible stage; None if there are several.
         """

@@ -215,8 +215,8 @@ class Afterwards(NamedTuple):
     Attributes:
         ended: whether the request ends at the row.
         arm: the stage with which the request continues; None if it ends or the stage is unknown.
-        may_continue: if the request ends at the row: whether later rows stay valid that a profile bought although the
-            workflow's own check had passed an answer.
+        may_continue: whether some later rows stay valid although the request ends at the row: those that a profile bought after
+            the workflow's own check had passed an answer.
     """
 
     ended: bool

@@ -125,8 +125,7 @@ def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
 
 
 def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:
-    """Return a function that takes a stage's name and returns where the ``vine.route`` edges after this stage may end a
-    request.
+    """Return a function: given a stage's name, it returns where the ``vine.route`` edges after the stage may end a request.
 
     It returns the ``end=`` places of all such edges that come before the next stages.
 

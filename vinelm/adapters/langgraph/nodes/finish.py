@@ -87,8 +87,7 @@ def _finished(
 
 
 def _refuse(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: Sequence[str]) -> None:
-    """Raise :class:`WorkflowError` if the graph's state lacks a key of ``keys``, or if the value of such a key cannot be
-    replaced.
+    """Raise :class:`WorkflowError` if the graph's state lacks one of ``keys``, or if the value of one cannot be replaced.
 
     ``keys`` are the keys of the state that hold the answer.
     """

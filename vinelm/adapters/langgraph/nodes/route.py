@@ -238,8 +238,7 @@ class RouteEdge:
     def _goes_on(
         self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any, template: Template | None, *, is_answer: bool
     ) -> str | None:
-        """Return the place where the request continues, or "" to follow the application's function; None if the request ends
-        here.
+        """Return the place where the request continues; "" to follow the application's function; None if the request ends.
 
         Args:
             at: the run and the request's path.

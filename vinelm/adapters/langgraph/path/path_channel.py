@@ -253,8 +253,8 @@ def is_new_request(
     - Without a template, a new request begins if the run that wrote the path has ended.
     - If only one stage may begin a request, all other stages continue the path. That stage begins a new request if the run has
       ended, or if the stage cannot come next on the path.
-    - If the template branches, each stage that may begin a request is treated like that stage. But a run in progress begins no
-      other request.
+    - If the template branches, each stage that may begin a request is treated like this single first stage. But a run in
+      progress begins no other request.
 
     The run does not count as ended if the request is known to be the same. It is known by its id, or because the run is still
     in progress (``is_same_run``): LangGraph closes the path in the middle of a run if only ``Send`` tasks are left.

@@ -457,8 +457,7 @@ class GraphRun:
         self._guarded("observed", lambda: self.policy.observed(prefix, outcome), None, prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return which answer the policy returns after the path ``prefix``: the number of an answer class; None for the last
-        answer.
+        """Return the number of the answer class that the policy returns after the path ``prefix``; None for the last answer.
 
         An answer class is a group of equal answers.
         """

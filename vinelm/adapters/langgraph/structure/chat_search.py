@@ -397,11 +397,10 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
 
 @functools.lru_cache(maxsize=4096)
 def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
-    """Return the chains of names in code, inner functions included: a name that it loads, with the attributes that it then
-    reads.
+    """Return the chains of names in code: a name that the code loads, followed by the attributes that it then reads.
 
     For example ``("agents", "writer", "invoke")``. The ends of each chain, here ``("writer", "invoke")`` and ``("invoke",)``,
-    are included too.
+    are included, and so are the chains of inner functions.
     """
     found: list[tuple[str, ...]] = []
     chain: list[str] = []

@@ -208,7 +208,7 @@ class _Writer:
     def _turns(self, head: Together, part: Part) -> int:
         """Return the maximum number of turns of the loop, according to the ``times=`` limits of the loop's routes.
 
-        Without such limits, it is the number for loops for which the application declares no maximum.
+        If the loop can repeat without reaching such a limit, it is the number for loops without a declared maximum.
         """
         edges = {(at, then): bounds for at in part for then, bounds in self._graph.after[at].items() if then in part}
         free: dict[Together, list[Together]] = {at: [] for at in part}

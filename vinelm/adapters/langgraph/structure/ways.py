@@ -213,7 +213,7 @@ class _Whole:
 
 
 def _edges(graph: Graph, source: str) -> list[Choice]:
-    """Return the choices after a node, one for each of its edges: the targets of the edge.
+    """Return the choices after a node, one for each of its edges with known targets: the choice among these targets.
 
     Targets of a conditional edge are those declared, or those named in the code of its path function.
     """
