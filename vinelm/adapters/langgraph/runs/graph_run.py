@@ -287,7 +287,7 @@ class GraphRun:
     def _beside_shared(self, guard: CallGuard | None) -> CallGuard | None:
         """Return a guard that allows a call only if ``guard`` and the account that several requests share both allow it.
 
-        If there is no such account, only ``guard`` counts.
+        Without such an account, only ``guard`` counts.
         """
         return with_account(guard, self._shared_account, None if self._default is None else self.note_failure)
 
