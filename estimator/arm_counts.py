@@ -64,7 +64,10 @@ def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
 
 
 def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
-    """Return an id for the set of next stages at each node, shape (n + 1,); nodes with the same set have the same id."""
+    """Return an id for the set of stages that may come next at each node, shape (nodes,).
+
+    Nodes with the same set have the same id.
+    """
     number = np.zeros(len(trie), np.int64)
     for order in range(int(arms.count.max(initial=0))):
         has = arms.count > order
@@ -75,7 +78,7 @@ def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
 
 
 def _shares(arms: Arms, kinds: tuple[Ints, Ints], taken: npt.NDArray[Any]) -> FloatArray:
-    """Return each branch's shrunk share of the requests that continue at its node, shape (arms,).
+    """Return the shrunk estimate of each branch's share of the requests that continue at its node, shape (branches,).
 
     ``taken`` is the number of requests observed to take each branch. ``kinds`` has the ids from :func:`_kinds`; the shares of
     branches with equal ids are pooled.

@@ -20,16 +20,16 @@ class Arms:
     """The branches of a trie, numbered by node, then by the stage to which they lead.
 
     Args:
-        source: the index of the node that a branch leaves, shape (arms,), ascending.
-        stage: the stage that the branch leads to, an index into the trie's stages; shape (arms,).
-        order: the branch's position among the branches of its node, from 0; shape (arms,).
-        target: the index of the first node that the branch leads to, shape (arms,).
+        source: the index of the node that a branch leaves, shape (branches,), ascending.
+        stage: the stage that the branch leads to, an index into the trie's stages; shape (branches,).
+        order: the branch's position among the branches of its node, from 0; shape (branches,).
+        target: the index of the first node that the branch leads to, shape (branches,).
         of_edge: the index of the branch that each edge of the trie belongs to, shape (edges,).
-        of_node: the index of the branch that leads to each node (the first, if several do); -1 at the root; shape (n + 1,).
-        count: the number of branches of each node, shape (n + 1,).
-        first: the index of each node's first branch, shape (n + 1,); meaningless if ``count`` is 0.
-        is_choice: whether several stages may follow the node, shape (n + 1,).
-        only_stage: the stage that follows each node if there is only one, else -1; shape (n + 1,).
+        of_node: the index of the branch that leads to each node (the first, if several do); -1 at the root; shape (nodes,).
+        count: the number of branches of each node, shape (nodes,).
+        first: the index of each node's first branch, shape (nodes,); meaningless if ``count`` is 0.
+        is_choice: whether several stages may follow the node, shape (nodes,).
+        only_stage: the stage that follows each node if there is only one, else -1; shape (nodes,).
     """
 
     source: Ints
@@ -87,10 +87,11 @@ UNSEEN = 1e-6
 
 
 def with_kinds_counted(annotated: AnyTrie, counts: Mapping[str, float]) -> AnyTrie:
-    """Return the trie with the share of each request type computed from ``counts``.
+    """Return the trie with the shares of the request types replaced by shares computed from ``counts``.
 
-    This matters because a profile may contain other shares of the types than the application's traffic. The trie is returned
-    unchanged if it has no types, if all counts are 0, or if its shares depend on the requests' difficulty (merged histories).
+    This matters because a profile may have other shares of the types than the application's traffic. The trie is returned
+    unchanged if it has no types, if all counts are 0, or if it merges histories. In a trie that merges histories, the shares
+    depend on the requests' difficulty.
 
     Args:
         annotated: The trie.

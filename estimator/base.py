@@ -148,9 +148,9 @@ def cost_and_latency(
 
 
 def skipped_nodes(trie: Trie) -> BoolArray:
-    """Return a mask of the nodes whose stage is skipped, shape (n + 1,).
+    """Return a mask of the nodes whose stage is skipped, shape (nodes,).
 
-    At such a node, the optional stage runs on no model.
+    At such a node, the optional stage does not run: the node has :data:`~vinelm.template.SKIP` instead of a model.
     """
     return np.array([name == SKIP for name in (*trie.models, "")])[trie.model]  # the last is the root's -1
 
@@ -163,7 +163,7 @@ def _of_tools_alone(cells: ObservationTable, skipped: BoolArray, values: FloatAr
 
     Args:
         cells: the results.
-        skipped: a mask of the nodes whose stage is skipped, shape (n + 1,).
+        skipped: a mask of the nodes whose stage is skipped, shape (nodes,).
         values: the dollars or seconds of each result, shape (results,).
         found: the estimate of the same amount for all nodes.
     """
@@ -183,11 +183,12 @@ _OF_NODES = ("mean", "var", "size_var", "mean_var", "along")
 
 
 def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
-    """Return the annotations, changed so that skipped stages and judges leave P(right) as it was before them.
+    """Return the annotations, changed so that a skipped stage or a judge leaves P(right) as it was before the stage.
 
-    Among the requests that reach such a stage, P(right) after it equals P(right) before it. The probabilities that they stop
-    or take each branch there are unchanged, except for the parts with a right answer (:func:`_moved`). Returns the input as is
-    if it has no such stage, or if histories are merged, because a node then has several predecessors.
+    Such a stage writes no answer. So among the requests that reach it, P(right) after the stage is set to P(right) before it.
+    The probabilities of a stop and of each branch stay the same there; only their parts with a right answer are adapted
+    (:func:`_moved`). The input is returned unchanged if it has no such stage, or if histories are merged: a node then has
+    several predecessors.
     """
     trie, template = annotated.trie, annotated.template
     judges = np.array([stage.verdict is not None for stage in template.stages])
@@ -210,11 +211,11 @@ def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
 
 def _moved(right: FloatArray, mass: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
-    """Return the part of the probability ``mass`` in which the answer is right, after P(right) has changed.
+    """Return P(event and the answer is right) after P(right) has changed; P(event) stays the same.
 
-    ``right`` is this part before the change; P(right) changes from ``before`` to ``after``. If P(right) falls, this part falls
-    in the same proportion. If P(right) rises, the rest of ``mass``, which has wrong answers, falls in the same proportion as
-    P(wrong).
+    ``mass`` is P(event), where the event is a stop or a branch. ``right`` is P(event and right) before the change. P(right)
+    changes from ``before`` to ``after``. If P(right) falls, P(event and right) falls in the same proportion. If P(right) rises,
+    P(event and wrong) falls in the same proportion as P(wrong).
     """
     less = right * np.divide(after, before, out=np.zeros_like(before), where=before > 0.0)
     wrong = (mass - right) * np.divide(1.0 - after, 1.0 - before, out=np.zeros_like(before), where=before < 1.0)

@@ -31,16 +31,17 @@ MOST_SCALE = 3.0
 class CallRate:
     """Converts the costs of a profile's results, in dollars, to those of a service with fewer requests per hour. Pure.
 
-    Cache hits on tokens that the same request sent before keep the price that was charged. The part of a prompt that is the
-    same for all requests is in the cache (warm) with P = 1 - exp(-rate * TTL). Here the rate counts the requests that reach the
-    call if all requests follow its path. So the cost of a path holds for any plan that takes the path, without iteration.
+    Cache hits on tokens that the same request sent before keep the price that was charged. The part of a prompt that all
+    requests have in common is in the cache (warm) with P = 1 - exp(-rate * TTL). Here, the rate counts the requests that would
+    reach the call if all requests followed its path. So a path costs the same in every plan that takes it.
 
     Args:
         observations: The results with the dollars that were charged, in the order of their execution.
         catalog: Their models, with prices and cache lifetimes.
         per_hour: The service's requests per hour, >= 0; at 0, each request finds cold caches.
-        prompts: The shapes of the results' prompts. From them follows which part of a hit the request's earlier calls had sent,
-            and which part all requests send. For results without shapes, this is inferred from the earlier results.
+        prompts: The shapes (hashes of prefixes) of the results' prompts. They show which part of a cache hit the request's
+            earlier calls had sent, and which part all requests send. For results without shapes, this is inferred from the
+            earlier results.
 
     Raises:
         ConfigError: The rate is negative or not finite.
@@ -108,9 +109,10 @@ class CallRate:
         return replace(annotated, cost_usd=annotated.cost_usd + extra)
 
     def _cold_nodes(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
-        """Return the expected cost of cache misses per call, in dollars, at the nodes of one stage and model; shape (n + 1,).
+        """Return the expected cost of cache misses per call, in dollars, at the nodes of one stage and model; shape (nodes,).
 
-        The cost is 0 except at the nodes of this stage and model at which a request first sends the common part of the prompts.
+        All other nodes have 0. So have nodes at which an earlier call of the path has already sent the common part of the
+        prompts to the cache.
 
         Args:
             annotated: The trie.
@@ -129,7 +131,10 @@ class CallRate:
         return np.where(is_first, cold * entry.price.cache_saves_usd(common.tokens_in, common.tokens), 0.0)
 
     def _cold_rows(self, trie: Trie) -> FloatArray:
-        """Return the mean cost of cache misses of the results of each node's stage and model, in dollars; shape (n + 1,)."""
+        """Return how much cold caches add to the cost of each node's call, in dollars; shape (nodes,).
+
+        This is the mean over all results that have the node's stage and model.
+        """
         added: dict[tuple[str, str], list[float]] = defaultdict(list)
         for cold, warm in zip(self.rows(), self.warm_rows(), strict=True):
             added[warm.stage, warm.model].append(cold.cost_usd - warm.cost_usd)
@@ -177,9 +182,10 @@ class CallRate:
 
     @cached_property
     def _static(self) -> dict[Cell, float]:
-        """The approximate number of tokens in each result's first prompt that all requests send, keyed by request and prefix.
+        """The approximate length, in tokens, of the beginning that each result's first prompt shares with nearly all requests.
 
-        Only results with prompt shapes have an entry.
+        Only requests of the same stage are compared. The keys are (request, prefix). Only results with prompt shapes have an
+        entry.
         """
         tree, at = PromptTree(), dict[Cell, int]()
         for row in self.observations:
@@ -215,8 +221,8 @@ class _Common:
     Attributes:
         tokens: the number of tokens in this part.
         tokens_in: the mean number of tokens in the whole prompt.
-        is_chained: whether an earlier stage of the same request also sends these tokens, so that they are warm if that stage
-            ran on the same cache. Hits after that stage include more than the tokens that all requests have in common.
+        is_chained: whether an earlier stage of the same request also sends these tokens. They are then warm if that stage ran
+            on the same cache. Hits after that stage include more than the tokens that all requests have in common.
     """
 
     tokens: int
@@ -229,8 +235,9 @@ class _Prompt:
     """The prompt of one model call of a result, averaged over the result's model calls.
 
     ``calls``: the number of the result's model calls. ``tokens_in``: prompt tokens per model call. ``hit``: the part of them
-    that was read from the cache. ``is_alone``: whether no other branch of the request ran this stage on this cache before.
-    Another branch would have left the request's text in the cache, where a service never finds it.
+    that was read from the cache. ``is_alone``: whether this is the request's first result with this stage and cache. A profile
+    runs a request on several paths; an earlier path leaves the request's text in the cache. A service runs only one path, so it
+    never finds this text there.
 
     ``met``: who may have left tokens in the cache. It is "first" for a request's first call on the cache, which finds tokens of
     other requests. It is "same" after a call of the same stage (tokens of the same request), and "chained" after another stage

@@ -32,7 +32,8 @@ class RequestSizes:
 
     Args:
         factor: size of each request, shrunk towards the expected one; shape (requests,), mean 1.
-        mean: mean ratio of each request's amounts (dollars or seconds) to those of a request of size 1; same shape.
+        mean: for each request, the mean of its results' ratios; shape (requests,). A ratio is a result's dollars or seconds,
+            divided by those expected for a request of size 1.
         error: variance of ``mean`` around the expected size; same shape.
         spread: variance of the requests' sizes.
         noise: share of a result's variance that is not due to size.
@@ -107,16 +108,16 @@ def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray
 
 @dataclass(frozen=True, eq=False)
 class MeanEstimate:
-    """Mean and variance of one call per node, with the standard error of the mean in three parts.
+    """The cost or latency of one call at each node: its mean and variance, and the mean's standard error in three parts.
 
-    Arrays have shape (n + 1,) and are 0 at the root. The unit is that of the estimated amount (dollars or seconds), squared for
+    Arrays have shape (nodes,) and are 0 at the root. The unit is that of the estimated amount (dollars or seconds), squared for
     variances.
 
     Args:
         size_var: the part of ``var`` that is due to the request's size, common to all calls of a request.
         mean_var: squared standard error that is independent between nodes.
-        along: standard error that is common to the nodes of a path: the few requests that reach deep nodes also passed the
-            nodes above, and their sizes, and how sizes depend on outcomes, are uncertain.
+        along: standard error that is common to the nodes of a path. The few requests that reach deep nodes also passed the
+            nodes above. Their sizes are uncertain, and so is how sizes depend on outcomes.
         shared: squared *relative* standard error common to all nodes, due to the sample of requests.
     """
 
@@ -129,13 +130,14 @@ class MeanEstimate:
 
 
 def zero_load_s(cells: ObservationTable, engine: npt.NDArray[np.int16]) -> FloatArray:
-    """Correct ``cells.latency_s`` to idle engines: divide by 1 + slope * calls in flight, with one slope per engine.
+    """Return a copy of ``cells.latency_s``, corrected to idle engines.
 
-    Slopes are estimated by regression within depth x model. A slope below twice its standard error counts as 0.
+    Each latency is divided by 1 + slope * calls in flight, with one slope per engine. Slopes are estimated by regression within
+    depth x model. A slope below twice its standard error counts as 0.
 
     Args:
         cells: the observations.
-        engine: index of each node's engine, shape (n + 1,).
+        engine: index of each node's engine, shape (nodes,).
 
     Returns:
         Seconds of each result at zero load, shape (results,).
@@ -165,16 +167,16 @@ def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints,
 
     A value is modelled as (depth x model) * (edge type) * (node) * (request size) * noise, so that a model observed only on
     long requests does not appear expensive. A node's mean is over the requests that *reach* it, which are harder, and often
-    larger, than the mean request. Failed calls count with their cost until the failure. If the trie branches, "model" means
-    the model at one stage.
+    larger, than the mean request. Failed calls count with their cost until the failure. If the trie branches, "model" means the
+    model at one stage.
 
     Args:
         cells: the observations.
         values: the amount of each result, shape (results,).
-        edges: edge type of each node, shape (n + 1,) (:func:`~vinelm.estimator.prompt_cache.edge_types`).
-        by_outcome: predicts the size of a request from its outcomes. Its ``unseen`` is the number of unobserved requests that
-            reach each node. If ``unseen`` is not None, observed values are used as they are, and values are predicted only for
-            unobserved requests.
+        edges: edge type of each node, shape (nodes,) (:func:`~vinelm.estimator.prompt_cache.edge_types`).
+        by_outcome: predicts the size of a request from its outcomes. Its attribute ``unseen`` has the number of unobserved
+            requests that reach each node, or is None. If it is not None, observed values are used as they are, and values are
+            predicted only for unobserved requests.
     """
     trie, size = cells.trie, len(cells.trie)
     if not values.any():
@@ -210,7 +212,7 @@ def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints,
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """Fitted amounts (dollars or seconds) per node, and fitted sizes of the requests; arrays of shape (n + 1,).
+    """Fitted amounts (dollars or seconds) per node, and fitted sizes of the requests; arrays of shape (nodes,).
 
     Attributes:
         sizes: the sizes of the requests.
@@ -242,7 +244,7 @@ def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: S
 
 
 def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutcome) -> FloatArray:
-    """Return the mean size of all requests that reach each node, shape (n + 1,).
+    """Return the mean size of all requests that reach each node, shape (nodes,).
 
     If the number of unobserved requests is known, this is the mean over observed and unobserved requests; otherwise it is the
     fitted ``mean_size``.
@@ -266,7 +268,7 @@ def _small_sample_inflation(free: int) -> float:
 def _typical(
     cells: ObservationTable, values: FloatArray, sizes: FloatArray, edges: Ints, edge_factor: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return each node's expected amount for a request of size 1, shape (n + 1,), and updated factors of the edge types.
+    """Return each node's expected amount for a request of size 1, shape (nodes,), and updated factors of the edge types.
 
     The expected amount is the depth x model mean times the shrunken factors of edge type and node. Factors are ratios of sums:
     a size estimated from a value contains the value's noise, so that a mean of ratios would be biased low.
@@ -275,7 +277,7 @@ def _typical(
         cells: the results.
         values: the dollars or seconds of each result, shape (results,).
         sizes: the size of each result's request, shape (results,).
-        edges: the edge type of each node, shape (n + 1,).
+        edges: the edge type of each node, shape (nodes,).
         edge_factor: the factor of each edge type before the update, shape (edge types,).
     """
     trie, size, node = cells.trie, len(cells.trie), cells.node

@@ -74,7 +74,7 @@ class ObservationTable:
 
     @cached_property
     def count(self) -> Ints:
-        """Number of results of each node, shape (n + 1,)."""
+        """Number of results of each node, shape (nodes,)."""
         return np.bincount(self.node, minlength=len(self.trie)).astype(np.int64)
 
     @cached_property

@@ -21,8 +21,8 @@ def optional_steps(observations: Iterable[Observation], template: Template) -> d
     Each value has the keys ``cost_usd``, ``low``, ``high`` and ``pairs``. ``pairs`` counts requests that have, after the same
     path, a result with the stage and a result without it; each request counts once per model. The figures are for the model
     that most probably helps. ``low`` and ``high`` bound the change of accuracy with 95 % confidence (paired proportions:
-    Agresti and Min 2005); ``cost_usd`` is the stage's mean cost on this model. Stages without a pair are left out, and so are
-    judges, because their labels alone change no answer.
+    Agresti and Min 2005); ``cost_usd`` is the stage's mean cost on this model. Stages without a pair are left out. So are
+    judges, because a judge's verdict alone changes no answer.
 
     Args:
         observations: the results of a profile.

@@ -13,7 +13,7 @@ from vinelm.trie.arrays import FloatArray
 
 
 def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray]]:
-    """Return the numbers of (yes answers, answers) at each node, shape (n + 1,), for each of three questions.
+    """Return the numbers of (yes answers, answers) at each node, shape (nodes,), for each of three questions.
 
     The questions are: does the request stop; is the answer right if it stops; is the answer right if it continues. Together
     they give the rates s, b = s P(right | stop) and a = b + (1 - s) P(right | no stop) under any stop rule. An accepted answer
@@ -34,7 +34,7 @@ def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """The probabilities of a yes to three questions about each node, as arrays of shape (n + 1,); 0 at the root.
+    """The probabilities of a yes to three questions about each node, as arrays of shape (nodes,); 0 at the root.
 
     Attributes:
         stop: P(the request stops at the node).
@@ -48,12 +48,12 @@ class Rates:
 
     @property
     def stop_success(self) -> FloatArray:
-        """The rate b: the probability that the request stops at each node with a right answer, shape (n + 1,)."""
+        """The rate b: the probability that the request stops at each node with a right answer, shape (nodes,)."""
         return self.stop * self.right_if_stop
 
     @property
     def success(self) -> FloatArray:
-        """The rate a: the probability of a right answer at each node, shape (n + 1,)."""
+        """The rate a: the probability of a right answer at each node, shape (nodes,)."""
         return self.stop_success + (1.0 - self.stop) * self.right_if_on
 
     @classmethod
@@ -69,7 +69,7 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class ArmRates:
-    """Probabilities of branches, one per target node of a tree, or one per edge of a trie that merges histories.
+    """Probabilities of branches: one for each target node of a tree, or for each edge of a trie that merges histories.
 
     They are stored as in :class:`vinelm.trie.annotated_trie.AnnotatedTrie`.
 
@@ -83,7 +83,7 @@ class ArmRates:
 
     @classmethod
     def of(cls, trie: Trie, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
-        """Return the rates by node or edge, given the probabilities ``arm`` and ``arm_success`` by branch, shape (arms,).
+        """Return the rates by node or edge, given the probabilities ``arm`` and ``arm_success`` by branch, shape (branches,).
 
         They are scaled so that the sums over a node's branches are P(continues) and P(continues with a right answer).
         """

@@ -32,11 +32,11 @@ def edge_of(prefix: tuple[str, ...], catalog: Catalog) -> str:
 
 
 def edge_types(trie: Trie, cache: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
-    """Return the edge type of each node as an index into :data:`EDGES`, shape (n + 1,).
+    """Return the edge type of each node as an index into :data:`EDGES`, shape (nodes,).
 
     Args:
         trie: the trie.
-        cache: index of each node's prompt cache, shape (n + 1,) (:attr:`vinelm.catalog.Model.prompt_cache`).
+        cache: index of each node's prompt cache, shape (nodes,) (:attr:`vinelm.catalog.Model.prompt_cache`).
     """
     parent = np.maximum(trie.parent, 0)
     return np.where(trie.depth < 2, 0, np.where(cache == cache[parent], 2, 1)).astype(np.int64)
@@ -73,8 +73,8 @@ def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict
 def follow_ups(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
     """Return the estimated cost and latency of each model's calls that are not a request's first, one dictionary per model.
 
-    The keys are ``model`` and :data:`FIGURES`: dollars and seconds of a call after a call with another prompt cache
-    ("switched"), and after a call with the same one ("kept"). The figures are means within a depth, averaged over the depths
+    The keys are ``model`` and :data:`FIGURES`: dollars and seconds of two kinds of call. Before a "switched" call, another
+    prompt cache was used; before a "kept" call, the same one. The figures are means within a depth, averaged over the depths
     that have both; models without such a depth are omitted.
     """
     trie, rows = annotated.trie, []

@@ -37,16 +37,15 @@ def pooled_mean(
     weight: float = 1.0,
     prior_of: Prior = of_all,
 ) -> FloatArray:
-    """Return the shrunk mean of each node's depth x model pair, shape (n + 1,); always finite.
+    """Return the shrunk mean of each node's depth x model pair, shape (nodes,); always finite.
 
     A pair is shrunk towards its model's mean, the model's mean towards the overall mean, and the overall mean towards
-    ``prior``; a pair without observations gets its model's mean. If the trie branches, "model" means the model at one
-    stage.
+    ``prior``. A pair without observations gets its model's mean. If the trie branches, "model" means the model at one stage.
 
     Args:
         trie: the trie.
-        total: sum of the values of each node, shape (n + 1,).
-        count: number of values of each node, shape (n + 1,).
+        total: sum of the values of each node, shape (nodes,).
+        count: number of values of each node, shape (nodes,).
         prior: the mean to assume if there are no observations.
         weight: number of pseudo-observations at each level of shrinkage.
         prior_of: returns the value towards which a model's mean is shrunk, and the weight of this value.
@@ -69,7 +68,7 @@ def shrunk_group_mean(
 ) -> FloatArray:
     """Return for each node the mean of its group, shrunk towards ``towards``, which counts as ``weight`` observations.
 
-    All arrays have one value for each node, shape (nodes + 1,); ``towards`` is constant within a group.
+    All arrays have one value for each node, shape (nodes,); ``towards`` is constant within a group.
     """
     sums = np.bincount(group, total, n_groups)
     sizes = np.bincount(group, count, n_groups)

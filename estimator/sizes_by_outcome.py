@@ -29,14 +29,14 @@ TINY = 1e-9
 
 
 class SizesByOutcome(Protocol):
-    """Predicts the size of a request from its outcomes, with a single slope of log size.
+    """Predicts the size of a request from its outcomes. A single number, the slope, says how strongly log size depends on them.
 
     The size is the factor by which a request's calls cost or take more than those of the mean request.
     """
 
     @property
     def unseen(self) -> FloatArray | None:
-        """Expected number of requests that reach each node without a result there, shape (n + 1,).
+        """Expected number of requests that reach each node without a result there, shape (nodes,).
 
         If it is None, observed amounts do not replace predicted amounts.
         """
@@ -58,7 +58,7 @@ class SizesByOutcome(Protocol):
             factor: estimated size of each request, shape (requests,).
 
         Returns:
-            Arrays of shape (n + 1,).
+            Arrays of shape (nodes,).
         """
 
 
@@ -69,8 +69,8 @@ class SizesByDifficulty:
     Args:
         posterior: P(grid point) of each request, shape (requests, points).
         grid: the points, shape (points,).
-        mass: expected number of requests of each point that reach each node (only unobserved requests, if ``unseen`` is
-            given), shape (n + 1, points).
+        mass: expected number of requests of each grid point that reach each node, shape (nodes, points). If ``unseen`` is
+            given, only unobserved requests count.
         unseen: see :class:`SizesByOutcome`.
     """
 
@@ -108,10 +108,10 @@ class SizesByStops:
     """Sizes of requests estimated from stops, without a model of difficulty: a factor for each call, multiplied along the path.
 
     The requests that continue at a node are, by some factor, larger or smaller than the requests that reach it. The factor is
-    estimated per depth x model from the sizes expected from outcomes, and shrunk towards 1 + k m(s). Here s is the stop rate, k
-    is a number per depth, and m is the inverse Mills ratio: the mean of a normal trait grows by m(s) if the lowest share s is
-    cut off. The products are then scaled, per depth, to the sizes of the requests observed there, which are a random sample of
-    the requests that continued.
+    estimated per depth x model from the sizes expected from outcomes, and shrunk towards 1 + k m(s). Here, s is the stop rate,
+    k is a number per depth, and m is the inverse Mills ratio. If the requests with the lowest values of a normal trait stop, a
+    share s, the mean of the others is higher by m(s). The products are then scaled, per depth, to the sizes of the requests
+    observed there, which are a random sample of the requests that continued.
 
     Args:
         unseen: see :class:`SizesByOutcome`.
@@ -159,7 +159,7 @@ class SizesByStops:
 
     @cached_property
     def _stop(self) -> FloatArray:
-        """The stop rate of each node, estimated from all nodes of its depth and model; inside (0, 1), shape (n + 1,)."""
+        """The stop rate of each node, estimated from all nodes of its depth and model; inside (0, 1), shape (nodes,)."""
         cells = self.cells
         stops = np.bincount(cells.node, cells.stop, len(cells.trie))
         return np.clip(pooled_mean(cells.trie, stops, cells.count, prior=0.5), 0.001, 0.999)
@@ -168,7 +168,7 @@ class SizesByStops:
     def _persistence(self) -> FloatArray:
         """Each request's tendency to continue on the logit scale, shape (requests,).
 
-        It is higher the more often the request continued compared with other requests; estimated by one Newton step.
+        It is higher if the request continued more often than the stop rates of its nodes predict. Estimated by one Newton step.
         """
         cells = self.cells
         stop = self._stop[cells.node]

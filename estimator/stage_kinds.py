@@ -23,7 +23,7 @@ FURTHER_REQUESTS = 100.0
 
 
 class OneKind:
-    """The request types of a trie's stages if no types are declared: every stage stands for all requests."""
+    """The case without declared request types: every stage of the trie stands for all requests."""
 
     prior = staticmethod(of_all)
     """The prior of a pooled mean; see :data:`vinelm.estimator.shrinkage.Prior`."""
@@ -40,9 +40,9 @@ class OneKind:
         return stage, []
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return 0: the number of requests to add to the observed requests of each type; shape (nodes, points).
+        """Return zeros, shape (nodes, points): without request types, no requests are added to the observed requests.
 
-        Without request types, none are added, and the arguments do not matter; see :meth:`StageKinds.further`.
+        The arguments do not matter; see :meth:`StageKinds.further`.
         """
         return np.zeros_like(of_kind)
 
@@ -52,7 +52,7 @@ ONE_KIND = OneKind()
 
 @dataclass(frozen=True, eq=False)
 class StageKinds(OneKind):
-    """The application's stage and the request type of each stage of a template, by index.
+    """For each stage of a template that distinguishes request types: the application's stage and the type that it stands for.
 
     Attributes:
         stage: The application's stage, as an index into the stages of the template without types; shape (stages,).
@@ -64,7 +64,7 @@ class StageKinds(OneKind):
 
     @staticmethod
     def of(template: Template) -> OneKind:
-        """Return the request types that a template's stages stand for; :class:`OneKind` if no types are declared."""
+        """Return the application's stage and the type of each template stage; :class:`OneKind` if no types are declared."""
         stage = np.array(template.base_numbers, np.int64)
         kind = np.arange(len(stage)) // (1 + stage.max())
         return StageKinds(stage, kind) if kind.any() else ONE_KIND
@@ -78,7 +78,8 @@ class StageKinds(OneKind):
         return self.stage[stage], [("kind", (kind,)), ("suited", (kind, model))]
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return the number of requests with predicted outcomes to add to the observed requests; shape (nodes, points).
+        """Return how many requests with predicted outcomes to add to a type's observed requests at each node; shape (nodes,
+        points).
 
         If few requests of a type were observed, their outcomes alone would favour a model that was lucky on them.
 
@@ -90,7 +91,7 @@ class StageKinds(OneKind):
         return np.asarray(FURTHER_REQUESTS * mix / mix.sum(axis=1, keepdims=True))
 
     def prior(self, trie: Trie, amounts: Amounts, overall: FloatArray, weight: float) -> tuple[FloatArray, float]:
-        """Return the value that a model's mean is shrunk towards at each node, shape (n + 1,), and the weight of this value.
+        """Return the value that a model's mean is shrunk towards at each node, shape (nodes,), and the weight of this value.
 
         The value is the mean of the node's model and stage over all types, times a factor of the node's type. The weight is
         that of :data:`KIND_ROWS` results.
@@ -98,7 +99,7 @@ class StageKinds(OneKind):
         Args:
             trie: The trie.
             amounts: The sum of the values of each node, and their number.
-            overall: The overall mean, towards which the means over all types are shrunk; shape (n + 1,).
+            overall: The overall mean, towards which the means over all types are shrunk; shape (nodes,).
             weight: Number of pseudo-observations of ``overall``.
         """
         total, count = amounts

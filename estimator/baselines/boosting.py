@@ -56,11 +56,12 @@ class PrefixXgboostEstimator(ColumnEstimator):
 
 
 def cell_features(cells: ObservationTable, entries: Entries) -> FloatArray:
-    """Return the features of each pair of a request and a node other than the root; shape (requests * n, features).
+    """Return the features of each pair of a request and a node other than the root; shape (pairs, features).
 
-    The first n rows belong to the first request. A pair is a cell of a table with a row per request and a column per node.
-    Features: depth, counts and means of row and column, values and means of the path's proper prefixes at each depth, the mean
-    of the sibling nodes, and the power scores (:func:`_power`) of the path's models. NaN where a feature is undefined.
+    The pairs of the first request come first. A pair is a cell of a table with a row per request and a column per node. Its
+    features are its depth, the counts and means of its row and column, and the mean of the sibling nodes. Further features
+    describe the path to the node: the values and means of its proper prefixes at each depth, and the power scores
+    (:func:`_power`) of its models. NaN where a feature is undefined.
     """
     trie, known = cells.trie, entries.is_known
     size = len(trie)
@@ -83,7 +84,7 @@ def cell_features(cells: ObservationTable, entries: Entries) -> FloatArray:
 
 
 def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Return the indices of the nodes on the path to each node, shape (n + 1, depths).
+    """Return the indices of the nodes on the path to each node, shape (nodes, depths).
 
     Column d has the node at depth d + 1; -1 beyond the node's depth.
     """
@@ -98,7 +99,7 @@ def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[n
 def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> FloatArray:
     """Return, for each node, the mean of its siblings' known entries; without such entries, the mean of the node's column.
 
-    ``mean`` and ``count`` are the mean and the number of the known entries of each column, shape (n + 1,).
+    ``mean`` and ``count`` are the mean and the number of the known entries of each column, shape (nodes,).
     """
     parent = np.maximum(cells.trie.parent, 0)
     total = np.bincount(parent, mean * count, len(cells.trie))[parent] - mean * count
@@ -107,7 +108,11 @@ def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> Flo
 
 
 def _power(cells: ObservationTable, column_mean: FloatArray) -> FloatArray:
-    """Return each model's power score: its accuracy as first model; if it is never first, the mean of its ``column_mean``."""
+    """Return each model's power score, shape (models,): its accuracy as a request's first model.
+
+    For a model that is never first, it is the mean of ``column_mean`` over the nodes of this model. ``column_mean`` is the mean
+    of the known entries of each node's column, shape (nodes,).
+    """
     trie = cells.trie
     first = trie.levels[1]
     scores = np.array([column_mean[1:][trie.model[1:] == m].mean() for m in range(len(trie.models))])

@@ -17,10 +17,11 @@ from vinelm.trie.arrays import FloatArray
 class CascadeEstimator(RateEstimator):
     """VineLM-Lite: each node's conditional rate is the mean of the node's observations.
 
-    Under the oracle stop, accuracies of paths follow the paper's recursion A(v) = A(u) + (1 - A(u)) q_v; under the
-    workflow's stop, each of the three rates is such a mean. The paper does not define the rate of a node without
-    observations: here it is the mean of the node's model at its depth or, if there are no such observations either, over
-    all depths. If the trie branches, shares of branches are shrunk counts (:func:`vinelm.estimator.arm_counts.counted_arms`).
+    Under the oracle stop, accuracies of paths follow the paper's recursion A(v) = A(u) + (1 - A(u)) q_v. Here, node u comes
+    right before node v, and q_v is the conditional rate of v. Under the workflow's stop, each of the three rates is such a
+    mean. The paper does not define the rate of a node without observations. Here, it is the mean of the node's model at its
+    depth or, without observations there, over all depths. If the trie branches, shares of branches are shrunk counts
+    (:func:`vinelm.estimator.arm_counts.counted_arms`).
     """
 
     name: ClassVar[str] = "cascade"
@@ -37,8 +38,8 @@ class CascadeEstimator(RateEstimator):
 class CascadeSvdEstimator(CascadeEstimator):
     """VineLM: cascade decomposition with the deepest block of conditional rates projected onto rank 1 (VineLM paper, eq. 10).
 
-    The block's rows are the prefixes that are one call shorter than the full depth; its columns are the last models (if the
-    trie branches, the last stages and models). An entry without observations starts from the mean of its column's observed
+    The block's rows are the prefixes that are one call shorter than the full depth. Its columns are the last models or, if the
+    trie branches, the last stages and models. An entry without observations starts from the mean of its column's observed
     entries. The block is projected once and clipped to [0, 1].
     """
 
@@ -49,14 +50,15 @@ class CascadeSvdEstimator(CascadeEstimator):
 
 
 def project_deepest(trie: Trie, rate: FloatArray, is_observed: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> FloatArray:
-    """Replace the rates of the last depth by the rank-1 projection of their prefix x model block.
+    """Replace the rates of the last depth by a rank-1 approximation of the table of these rates.
 
-    An irregular trie leaves gaps in the block; they are filled in like unobserved entries but not returned.
+    The table (block) has a row for each prefix before the last call and a column for each last model. An entry without
+    observations, or without a node in the trie, starts from the mean of its column.
 
     Args:
         trie: the trie.
-        rate: conditional rate of each node, shape (n + 1,).
-        is_observed: whether the node has observations, shape (n + 1,).
+        rate: conditional rate of each node, shape (nodes,).
+        is_observed: whether the node has observations, shape (nodes,).
 
     Returns:
         A copy of ``rate``, with the values of the last depth replaced and clipped to [0, 1].

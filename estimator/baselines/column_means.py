@@ -31,7 +31,7 @@ from vinelm.trie.arrays import FloatArray
 class Entries:
     """The known entries of the request x path table: whether a request is answered correctly on the path to a node.
 
-    ``values`` has the shape (requests, n + 1): 1 for a right answer, 0 for a wrong one, a score in between if scores are
+    ``values`` has the shape (requests, nodes): 1 for a right answer, 0 for a wrong one, a score in between if scores are
     graded, NaN if unknown.
     """
 
@@ -61,7 +61,7 @@ class Entries:
         return ~np.isnan(self.values)
 
     def column_means(self) -> FloatArray:
-        """Return the mean of each column's known entries, shape (n + 1,).
+        """Return the mean of each column's known entries, shape (nodes,).
 
         A column without known entries gets its model's mean at its depth.
         """
@@ -71,7 +71,7 @@ class Entries:
 
 
 def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
-    """In place, set to 0 (no right answer) the unknown ``values`` of requests on branches that they did not take."""
+    """In place, set unknown ``values`` to 0 (no right answer) at the nodes on branches that the request did not take."""
     trie, arms = cells.trie, arms_of(cells.trie)
     if not arms.is_choice.any():
         return
@@ -91,9 +91,10 @@ def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
 
 
 def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatArray) -> AnnotatedTrie:
-    """Return the trie ``plain`` with ``success`` as its P(right) at each node, limited to what its stop rates allow.
+    """Return the trie ``plain`` with ``success`` as its P(right) at each node, as far as its stop rates allow this.
 
-    The probabilities of the branches are counted again from ``cells``, so that they match these rates.
+    P(right) is at least P(stop and right), and at most this plus P(continue). The probabilities of the branches are counted
+    again from ``cells``, so that they match these rates.
     """
     goes_on = 1.0 - plain.stop
     right_if_on = np.clip((success - plain.stop_success) / np.maximum(goes_on, 1e-9), 0.0, 1.0)
@@ -106,12 +107,12 @@ def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatA
 class ColumnEstimator(CascadeEstimator):
     """Base class of estimators that predict the accuracy A(u) of each path directly.
 
-    Stop rates, which the path costs need, come from :class:`CascadeEstimator`. ``success`` of a node is derived so that the
-    path's accuracy equals the prediction, even if ``success`` then lies outside [0, 1]. Merged histories are not supported:
+    Stop rates, which the path costs need, come from :class:`CascadeEstimator`. Each node's P(right), its ``success``, is chosen
+    so that the path's accuracy equals the prediction. It may therefore lie outside [0, 1]. Merged histories are not supported:
     their nodes represent many paths, and a right answer on one path does not imply right answers on the others.
 
-    If the trie branches, a path's column is the mass of right answers on it: 0 for a request that takes another branch.
-    Then ``success`` is limited to what the stop rates allow, so that a node's branches are consistent with it.
+    If the trie branches, a request counts as wrong on the paths of branches that it does not take. Then ``success`` is limited
+    to what the stop rates allow, so that a node's branches are consistent with it.
     """
 
     needs_oracle: ClassVar[bool] = True
@@ -132,7 +133,7 @@ class ColumnEstimator(CascadeEstimator):
 
     @abstractmethod
     def _column_means(self, cells: ObservationTable) -> FloatArray:
-        """Return each path's predicted accuracy, shape (n + 1,)."""
+        """Return each path's predicted accuracy, shape (nodes,)."""
 
 
 class AverageEstimator(ColumnEstimator):

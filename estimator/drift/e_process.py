@@ -83,11 +83,15 @@ _STAKES_DOWN = np.array((0.1, 0.25, 0.5, 1.0, 2.0))
 class Bets(Protocol):
     """Several bets on a single value, against one hypothesis. Each bet multiplies its wealth by a factor.
 
-    The parameters may be arrays, which hold one independent hypothesis for each value.
+    The parameters of an implementation, such as ``most`` of :class:`ShareAbove`, may be arrays: each value then has its own
+    hypothesis.
     """
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """Return the logarithms of the factors that values of shape (...) give, shape (..., bets)."""
+        """Return the logarithm of each bet's factor for each value.
+
+        ``value`` may have any shape; the result has this shape plus a last axis for the bets.
+        """
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,7 @@ class MeanBelow:
 
 @dataclass
 class EProcess:
-    """The wealth of a mixture of bets: half of it is bet from the first value on, the rest is spread over later starts.
+    """The wealth of a mixture of bets. Half of the wealth is bet from the first value on; the rest is spread over later starts.
 
     A start at value j >= 2 weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. So to detect a change after n values, the
     log wealth has to grow only about log(n) + 2 log(log(n)) more than for a change at the start. An object may hold many

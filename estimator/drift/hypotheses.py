@@ -48,7 +48,7 @@ def hypotheses_of(
     Args:
         annotated: the trie.
         node: the index of the node; not the root.
-        alpha: the probability that any annotation's error exceeds what its hypothesis allows, over all hypotheses of the node.
+        alpha: the allowed probability that any of the node's annotations has a larger error than its hypotheses tolerate.
         points: the difference, in [0, 1), by which a share may differ from its annotation without counting as moved.
         relative: the fraction by which mean cost and mean latency may differ from their annotations without counting as moved.
     """

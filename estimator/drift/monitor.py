@@ -101,7 +101,8 @@ class DriftMonitor:
     def add(self, row: Observation) -> list[Moved]:
         """Compare one result and return the quantities now found to have moved; each is returned only once.
 
-        Results of paths that the trie lacks and results after a passed check are counted but not compared.
+        Some results are counted but not compared: results of paths that the trie lacks, and results after an answer that passed
+        the workflow's check. If the trie has signals, later calls of a request are not compared either.
         """
         node = self.find(row)
         if node is None or row.is_continued:

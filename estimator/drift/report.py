@@ -19,10 +19,10 @@ class Moved:
         annotated: the trie's value, conditional on the request reaching the node.
         seen: the quantity's mean over the results since the change.
         count: the number of results that ``seen`` averages.
-        since: the number, from 1, of the node's result at which the change most probably happened; an estimate without an
+        since: the position, from 1, among the node's results at which the change most probably happened; an estimate without an
             interval.
         since_request: the id of the request with that result.
-        noticed: the number, from 1, of the node's result at which the change was noticed.
+        noticed: the position, from 1, among the node's results at which the change was noticed.
     """
 
     node: int
@@ -55,8 +55,9 @@ class DriftReport:
         alpha: the chance of any false alarm.
         rows, nodes: the numbers of results and nodes that were compared.
         moved: the quantities that have moved, in the order in which this was noticed.
-        unplaced: results of paths that the trie lacks, or after a passed check; not compared.
-        left_out: results of later calls, not compared because plans over signals select the requests that get there.
+        unplaced: results of paths that the trie lacks, or after an answer that passed the workflow's check; not compared.
+        left_out: results of later calls that were not compared. Plans that use signals select, by earlier answers, which
+            requests make these calls.
         under_load: results whose seconds were not compared, because other calls were in flight on the engine when they began.
     """
 

@@ -33,8 +33,8 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
     same way. First, each engine's results update the latencies of all its nodes, and each model's results update the costs of
     all its nodes. Then each node is updated from its own results. Latencies of calls that began under load are ignored. If a
     stop rate changes, the chances of a right answer given that the request stops, and given that it continues, stay the same.
-    In a trie of signals, which select the requests that reach a node, only the latencies by engine and the costs by model
-    change. Request types get their shares among the served requests.
+    If the trie has signals, only the latencies by engine and the costs by model change. There, the signals of earlier answers
+    select the requests that reach a node. The shares of the request types become those among the served requests.
 
     Args:
         annotated: The trie.
@@ -68,7 +68,7 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
 
 
 class _Seen:
-    """The served results whose paths are in the trie, except results after a passed check, with their nodes and weights.
+    """The served results whose paths are in the trie, with their nodes and weights; results after a passed check are left out.
 
     Attributes:
         annotated: the trie.
@@ -77,8 +77,8 @@ class _Seen:
         node: the index of each result's node, shape (results,).
         weight: the weight of each result, 2^(-k / half_life) if k requests came later; shape (results,).
         size: the number of nodes.
-        kept: the factor by which the trie's old estimates are discounted.
-        known: the discounted number of results behind each node's old estimates, shape (n + 1,).
+        kept: the factor by which the trie's old estimates are discounted: 2^(-requests / half_life).
+        known: the discounted number of results behind each node's old estimates, shape (nodes,).
         is_plain: whether the trie has no signals.
     """
 
@@ -114,10 +114,10 @@ class _Seen:
         return counts
 
     def mean(self, known: FloatArray, value: Any, group: Ints, *, idle: bool = False) -> FloatArray:
-        """Return the nodes' updated means of a cost or latency, shape (n + 1,).
+        """Return the nodes' updated means of a cost or latency, shape (nodes,).
 
         Args:
-            known: the means before the update, shape (n + 1,).
+            known: the means before the update, shape (nodes,).
             value: returns the cost or latency of a result.
             group: the number of each node's group; nodes of a group change together; -1 means no group.
             idle: whether to ignore results without a time, and calls that began while others were in flight.
@@ -142,7 +142,7 @@ class _Seen:
         return np.asarray((self.known * common + own) / (self.known + np.bincount(node, weight, self.size)))
 
     def stops(self, known: FloatArray) -> FloatArray:
-        """Return the nodes' updated stop rates, shape (n + 1,); ``known`` has the old rates.
+        """Return the nodes' updated stop rates, shape (nodes,); ``known`` has the old rates.
 
         Only results count for which it is known whether the request stopped. In a trie of signals, the rates do not change.
         """
@@ -186,7 +186,7 @@ def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
 
 
 def _of_signals(signals: SignalTrie, before: AnnotatedTrie, after: AnnotatedTrie) -> SignalTrie:
-    """Return the trie of signals, with each model's costs and latencies scaled as they change from ``before`` to ``after``."""
+    """Return ``signals`` with each model's costs and latencies scaled by their change from ``before`` to ``after``."""
     names = signals.trie.model.astype(np.int64)
     changed: dict[str, Any] = {}
     for mean, var in (("latency_s", "latency_var"), ("cost_usd", "cost_var")):

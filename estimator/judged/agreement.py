@@ -58,8 +58,8 @@ class Rate:
 class JudgeAgreement:
     """The shares of right answers and of wrong answers that a judge classifies correctly, measured on labels.
 
-    With sensitivity v and specificity w, if a share p of answers is right, the judge calls a share q = v p + (1 - w) (1 -
-    p) correct; so p = (q + w - 1) / (v + w - 1) (Rogan and Gladen, 1978). The judge's errors are assumed not to depend on
+    Let v be the sensitivity and w the specificity. If a share p of answers is right, the judge calls a share q = v p + (1 - w)
+    (1 - p) correct. So p = (q + w - 1) / (v + w - 1) (Rogan and Gladen, 1978). The judge's errors are assumed not to depend on
     the path.
 
     Attributes:
@@ -126,7 +126,7 @@ class JudgeAgreement:
         return np.clip(share, 0.0, 1.0)
 
     def variance_at(self, accuracy: Any, judged: Any = 1.0) -> FloatArray:
-        """Return the variance of a corrected share that is due to errors of the sensitivity and specificity (delta method).
+        """Return the variance that errors of the sensitivity and specificity add to corrected shares (delta method).
 
         Args:
             accuracy: The corrected shares of right answers, of any shape.

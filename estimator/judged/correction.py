@@ -15,7 +15,7 @@ from vinelm.trie.difficulty import DifficultyRates
 
 
 def failed_share(cells: ObservationTable) -> FloatArray:
-    """Return the share of failed calls for each node's stage and model, shape (n + 1,). A judge does not see failed calls."""
+    """Return the share of failed calls for each node's stage and model, shape (nodes,). A judge does not see failed calls."""
     trie = cells.trie
     key = trie.stage.astype(np.int64) * (len(trie.models) + 1) + trie.model + 1
     size = int(key.max()) + 1
@@ -28,10 +28,10 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
     """Return the trie with accuracies corrected for the judge's errors.
 
     Each probability of the form P(event and the verdict is correct) is corrected by
-    :meth:`~vinelm.estimator.judged.agreement.JudgeAgreement.corrected`, and limited to P(event). The standard errors of a
-    path's accuracy include the judge's error. Those of contingent plans do not, because the judge's error is common to all
-    branches of a plan, while branches' errors count as independent. In a trie of signals, the probabilities of each outcome are
-    corrected separately.
+    :meth:`~vinelm.estimator.judged.agreement.JudgeAgreement.corrected`, and limited to P(event). If the trie has no branches,
+    the standard errors of accuracy include the judge's error. If it has branches, they do not: the judge's error is common to
+    all branches of a plan, while branches' errors count as independent. In a trie of signals, each branch is an outcome of a
+    call; the probabilities of each outcome are corrected separately.
 
     Args:
         annotated: The estimate from the verdicts.
@@ -97,7 +97,8 @@ def _difficulty(rates: DifficultyRates | None, failed: FloatArray, agreement: Ju
 def _signals(annotated: SignalTrie, agreement: JudgeAgreement) -> SignalTrie:
     """Return the trie of signals with the probabilities of right answers corrected for the judge's errors.
 
-    An outcome without an answer is neither right nor called correct.
+    Each branch of this trie is an outcome of a call. An outcome without an answer counts neither as right nor as called correct
+    by the judge.
     """
     outcomes = annotated.outcomes
     right = _part(outcomes.right, outcomes.chance, agreement)
@@ -121,7 +122,10 @@ def _signals(annotated: SignalTrie, agreement: JudgeAgreement) -> SignalTrie:
 
 
 def corrected_report(report: ValidationReport, agreement: JudgeAgreement) -> ValidationReport:
-    """Return the validation report, corrected for the judge's errors. Its shares by depth stay shares of "correct" verdicts."""
+    """Return the validation report, corrected for the judge's errors.
+
+    Its shares by depth are not corrected: they remain shares of answers that the judge calls correct.
+    """
     scale = agreement.informedness
     selection = report.selection
     if selection is not None:

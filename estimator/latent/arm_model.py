@@ -43,15 +43,15 @@ Ints = npt.NDArray[np.int64]
 class ArmQuestions:
     """The rows of the regression: one per node, branch of the node (except the last) and correctness of the answer there.
 
-    Rows of a node are adjacent and ordered by branch. At an answerable node they come in pairs (wrong, right). At other nodes
-    no answer is right yet, so there is a single row for each branch.
+    Rows of a node are adjacent and ordered by branch. At an answerable node (where an answer exists), each branch has two rows:
+    first for a wrong answer, then for a right one. At other nodes no answer is right yet, so each branch has a single row.
 
     Args:
         node: the node at which the branch is taken, shape (rows,).
         order: the position of the branch in question among the node's branches, shape (rows,).
         right: whether the answer so far is right, shape (rows,).
-        start: index of the first row of each node, shape (n + 1,); meaningless at nodes without a choice.
-        pairs: number of rows for each branch: 2 at answerable nodes and 1 at others, shape (n + 1,).
+        start: index of the first row of each node, shape (nodes,); meaningless at nodes without a choice.
+        pairs: number of rows for each branch: 2 at answerable nodes and 1 at others, shape (nodes,).
     """
 
     arms: Arms

@@ -30,9 +30,10 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class OutcomeProbabilities:
-    """P(yes) of the three questions at each node: is the answer right; does the request stop if it is right; if it is wrong.
+    """P(yes) of the three questions at each node, as arrays of shape (nodes, points).
 
-    Arrays of shape (n + 1, points). ``right`` is 0 at nodes that are not answerable.
+    The questions are: is the answer right; does the request stop if the answer is right; does it stop if the answer is wrong.
+    ``right`` is 0 at nodes that are not answerable.
     """
 
     right: FloatArray
@@ -41,17 +42,17 @@ class OutcomeProbabilities:
 
     @property
     def stop(self) -> FloatArray:
-        """The probability that a request stops at each node, by grid point; shape (n + 1, points)."""
+        """The probability that a request stops at each node, by grid point; shape (nodes, points)."""
         return self.right * self.stop_if_right + (1.0 - self.right) * self.stop_if_wrong
 
     @property
     def on_right(self) -> FloatArray:
-        """The probability that a request continues with a right answer at each node, by grid point; shape (n + 1, points)."""
+        """The probability that a request continues with a right answer at each node, by grid point; shape (nodes, points)."""
         return self.right * (1.0 - self.stop_if_right)
 
     @property
     def on_wrong(self) -> FloatArray:
-        """The probability that a request continues with a wrong answer at each node, by grid point; shape (n + 1, points)."""
+        """The probability that a request continues with a wrong answer at each node, by grid point; shape (nodes, points)."""
         return (1.0 - self.right) * (1.0 - self.stop_if_wrong)
 
 
@@ -110,9 +111,9 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
 
 
 class _ExpectationMaximization:
-    """The EM state: the results, and the current regressions of the three questions and of the branches.
+    """The state of the EM fit: the results, and the current regressions of the three questions and of the branches.
 
-    Results are summed by node, because the results of a node differ only in their requests.
+    The regressions see only sums over each node's results, because these results differ only in their requests.
     """
 
     def __init__(self, cells: ObservationTable, grid: FloatArray) -> None:

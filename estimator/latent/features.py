@@ -87,7 +87,10 @@ class FeatureMatrix:
 
     @classmethod
     def of(cls, trie: Trie, kinds: OneKind = ONE_KIND) -> FeatureMatrix:
-        """Return the features of every node of ``trie``; ``kinds`` gives the request types that the trie's stages stand for."""
+        """Return the features of every node of ``trie``.
+
+        ``kinds`` gives the application's stage and the request type that each stage of the trie stands for.
+        """
         n_models, n_stages, size = len(trie.models), len(trie.stages), len(trie)
         nodes = np.arange(1, size)
         model, stage = trie.model[1:].astype(np.int64), trie.stage[1:].astype(np.int64)
@@ -192,9 +195,9 @@ def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
 
 
 def just_before(trie: Trie, label: Ints) -> Ints:
-    """Return the label of the call before each node's call, shape (n + 1,); -1 if there is none or histories differ.
+    """Return the label of the call before each node's call, shape (nodes,); -1 if there is none or histories differ.
 
-    ``label`` has the label of each node's own call, shape (n + 1,).
+    ``label`` has the label of each node's own call, shape (nodes,).
     """
     order = np.argsort(trie.target, kind="stable")
     starts = np.flatnonzero(np.diff(trie.target[order], prepend=0))  # every node except the root has an edge into it
@@ -206,12 +209,13 @@ def just_before(trie: Trie, label: Ints) -> Ints:
 def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
     """Return the labels that occur before a node in all its histories, as three arrays (node, label, times).
 
-    ``times`` is the minimum number of occurrences. The result is sorted by node, then label. If ``memory=k`` merges histories,
-    it includes the remembered choices of models before the node's model.
+    ``times`` is the minimum number of occurrences over the histories. The arrays are sorted by node, then label. If
+    ``memory=k`` merges histories, the remembered models before the node's model are among the labels: all histories of a node
+    share them.
 
     Args:
         trie: the trie.
-        label: the label of each node's call, shape (n + 1,); -1 for none.
+        label: the label of each node's call, shape (nodes,); -1 for none.
         n_labels: the number of labels.
     """
     times = np.zeros((len(trie), n_labels), np.int16)

@@ -29,15 +29,15 @@ SQUARE_ROOT_BLOCK = 4096
 
 @dataclass(frozen=True, eq=False)
 class MergedRates:
-    """Rates of every node of a merged trie; arrays of shape (n + 1,) unless another shape is given.
+    """Rates of every node of a merged trie; arrays of shape (nodes,) unless another shape is given.
 
     Args:
         rates: the rates given that a request reaches the node, for requests that reach it in the profile.
         arm_rates: probability of each edge's branch, shape (edges,).
         by_difficulty: the rates for requests of each difficulty.
-        success_se: standard error of ``rates.success``, from the posterior of the model's effects for the given mix of
-            difficulties and from the sample of requests. It ignores effects that the features do not model.
-        mix: share of each difficulty among the requests that reach each node, shape (n + 1, points).
+        success_se: standard error of ``rates.success``, given ``mix``. Its sources are the posterior of the model's effects and
+            the sample of requests. It ignores effects that the features do not model.
+        mix: share of each difficulty among the requests that reach each node, shape (nodes, points).
     """
 
     rates: Rates
@@ -60,8 +60,8 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
 
     A node represents many histories, of which few were observed. So observations do not replace predictions here. They shift
     the node's probabilities by an effect of the node, which is shrunk according to the spread of these effects over all nodes.
-    Deeper in a loop than any result of the stage, no answer counts as right, because there are no data on whether further turns
-    still help.
+    At nodes that are deeper in a loop than all results of their stage, no answer counts as right. There are no data on whether
+    further turns still help.
     """
     probabilities = _with_node_effects(cells, fit)
     probabilities.right[_beyond_rows(cells, trie)] = 0.0
@@ -87,7 +87,7 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
 
 
 def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
-    """Return a mask of the nodes that are deeper than all results of their stage, shape (n + 1,)."""
+    """Return a mask of the nodes that are deeper than all results of their stage, shape (nodes,)."""
     deepest = np.zeros(len(trie.stages), np.int64)
     np.maximum.at(deepest, trie.stage[cells.node], trie.depth[cells.node])
     beyond: BoolArray = trie.depth > deepest[trie.stage]
@@ -96,7 +96,7 @@ def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
 
 
 def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
-    """Return P(branch) and P(branch and right answer), given that the branch's node is reached; shape (arms, points)."""
+    """Return P(branch) and P(branch and right answer), given that the branch's node is reached; shape (branches, points)."""
     shares, source = fit.shares(arms), arms.source
     on_right, on_wrong = probabilities.on_right, probabilities.on_wrong
     on_right[0], on_wrong[0] = 0.0, 1.0  # the root is not an invocation: nothing was fitted there, and no request ends there
@@ -120,7 +120,7 @@ def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
 
 
 def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatArray) -> FloatArray:
-    """Return the expected share of all requests that reach each node, by grid point; shape (n + 1, points).
+    """Return the expected share of all requests that reach each node, by grid point; shape (nodes, points).
 
     Models are chosen as often as in the profile.
 
@@ -165,11 +165,12 @@ def _moved(
 ) -> FloatArray:
     """Return ``probability`` with an effect of the node added to each node's logit, estimated from the results.
 
-    The effects have a normal prior whose variance is their spread beyond chance. Without a regression, nothing changes.
+    The effects have a normal prior. Its variance is the variance of the effects between nodes that chance does not explain.
+    Without a regression, nothing changes.
 
     Args:
         cells: the results.
-        probability: P(yes) at each node, shape (n + 1, points).
+        probability: P(yes) at each node, shape (nodes, points).
         regression: the fitted regression of the question; None for a question with a certain answer.
         yes: the expected number of yes answers of each result, shape (results, points).
         asked: the expected number of answers of each result, shape (results, points).

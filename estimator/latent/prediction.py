@@ -25,17 +25,17 @@ TINY = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class PredictedRates:
-    """Predicted rates of every node; arrays have shape (n + 1,).
+    """Predicted rates of every node; arrays have shape (nodes,).
 
     Args:
         rates: the rates over observed and predicted requests.
         arm_rates: probabilities of the branches, per node.
         reaching: expected number of requests that reach the node, including the ``cells.count`` observed requests.
-        unseen: expected number of unobserved requests that reach the node, by grid point, shape (n + 1, points).
+        unseen: expected number of unobserved requests that reach the node, by grid point, shape (nodes, points).
         mean_difficulty: mean grid value of all requests that reach the node, observed or not.
         arms: the branches.
         shares: P(branch | continues) of each branch.
-        on_right: expected number of unobserved requests that continue with a right answer, shape (n + 1, points).
+        on_right: expected number of unobserved requests that continue with a right answer, shape (nodes, points).
         on_wrong: expected number of unobserved requests that continue with a wrong answer; same shape.
     """
 
@@ -53,9 +53,10 @@ class PredictedRates:
 def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
     """Propagate every request down all paths and branches, and return the expected rates of every node.
 
-    A request observed at a node certainly reaches it, so it counts there with the probabilities of its difficulty given all its
-    results. If it continues, it counts on the branch that it took or, if this is unknown, on the predicted branches. All other
-    requests are propagated as a single mass per grid point, so the work is nodes x points, whatever the number of requests.
+    A request observed at a node certainly reaches it. It counts there as one request, divided over the grid points by its
+    posterior P(grid point | all its results). If it continues, it counts on the branch that it took or, if this is unknown, on
+    the predicted branches. All other requests are propagated as a single mass per grid point, so the work is nodes x points,
+    whatever the number of requests.
     """
     trie, probabilities = cells.trie, fit.probabilities
     arms = arms_of(trie)
@@ -95,7 +96,7 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
 def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen: FloatArray) -> tuple[Rates, FloatArray]:
     """Return the rates over observed and expected unobserved requests of each node, and the number of all these requests.
 
-    ``unseen`` and ``seen`` are the numbers of unobserved and observed requests that reach each node, shape (n + 1, points).
+    ``unseen`` and ``seen`` are the numbers of unobserved and observed requests that reach each node, shape (nodes, points).
     """
     probabilities, stopped, size = fit.probabilities, cells.stop, len(cells.trie)
     stop, right = probabilities.stop, probabilities.right
@@ -118,8 +119,8 @@ def _seen_arms(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the number of observed requests that took each branch, and the number of those with a right answer.
 
-    Both have the shape (arms, points). If it is unknown which branch a request took, the request counts on each branch with the
-    probability in ``shares``.
+    Both have the shape (branches, points). If it is unknown which branch a request took, the request counts on each branch with
+    the probability in ``shares``.
     """
     goes_on = ~cells.stop & (arms.count[cells.node] > 0)
     weight, belief = fit.posterior[cells.request], fit.belief * np.ones(len(fit.grid))

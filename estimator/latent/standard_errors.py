@@ -43,7 +43,7 @@ TINY = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class StandardErrors:
-    """Standard errors of the estimates for each node; arrays of shape (n + 1,).
+    """Standard errors of the estimates for each node; arrays of shape (nodes,).
 
     Attributes:
         accuracy: of the accuracy of the path to the node, as a fraction.
@@ -111,12 +111,12 @@ def standard_errors(
 
 @dataclass(frozen=True, eq=False)
 class MovedRates:
-    """The regression of one question, and the derivatives of rates by its logits; arrays have shape (n + 1,).
+    """The regression of one question, and the derivatives of rates by its logits; arrays have shape (nodes,).
 
     Attributes:
         regression: the regression.
-        step: the derivative of log P(branch into the node) by the logit at the parent. For the branches' regression, it is by
-            its coefficients: two matrices (effects, slopes) with one row per branch.
+        step: the derivative of log P(branch into the node) by the logit at the parent. For the branches' regression, the
+            derivatives are by the coefficients: two matrices (effects, slopes) with one row per branch.
         through: the derivative, by the node's logit, of the probability of a correct answer that ends at the node; nodes below
             inherit it.
         own: the derivative of the probability of a correct answer that ends at the node if the path ends there.
@@ -228,7 +228,7 @@ class Gradients(NamedTuple):
 
         Args:
             metric: the metric of the path to each node of the subtree, shape (nodes,).
-            before: the part of the metric up to each node of the trie, shape (n + 1,).
+            before: the part of the metric up to a node; one element for each node of the whole trie.
             passed: the direct change of the metric by each step, shape (nodes, coefficients), or 0.
         """
         along = self._running(self.arm) * metric[:, None]

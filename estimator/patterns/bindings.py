@@ -45,7 +45,7 @@ class Binding:
 
     @property
     def reads(self) -> str:
-        """The name of what the binding reads: ``call TOOL``, ``named NAME`` or ``user``; ``constant`` if it reads nothing."""
+        """The name of the source that the binding reads: ``call TOOL``, ``named NAME`` or ``user``; else ``constant``."""
         return f"call {self.tool}" if self.kind == "call" else f"named {self.path[0]}" if self.kind == "named" else self.kind
 
 
@@ -119,9 +119,10 @@ class Sources:
 
 
 def fill(bindings: Bindings, sources: Sources) -> dict[str, Filled]:
-    """Return the calls' arguments that the bindings can fill in from the values seen so far, newest values first.
+    """Return the combinations of arguments that the bindings yield from the values seen so far, newest values first.
 
-    The keys are the arguments as text. At most :data:`MOST_ROWS` calls are returned.
+    Each combination is the arguments of one possible call. The keys of the result are the combinations as text. At most
+    :data:`MOST_ROWS` combinations are returned.
     """
     constants = {name: json.loads(one.text) for name, one in bindings if one.kind == "constant"}
     words = [(name, one) for name, one in bindings if one.kind == "user"]

@@ -41,9 +41,8 @@ class Patterns:
     Args:
         reads: the names of the read-only tools.
         sets: pairs of a tool and a set of bindings for its arguments.
-        counts: the numbers (hits, trials) of possible calls, by the key under which a call is counted
-            (:func:`~vinelm.estimator.patterns.regression.keys_of`): hits were requested before the next write, trials are all
-            possible calls.
+        counts: for each key under which possible calls are counted (:func:`~vinelm.estimator.patterns.regression.keys_of`), the
+            numbers (hits, trials). Trials are all these calls; hits are those requested before the next write.
         coefficients: the coefficients of the logistic regression, one for each feature; empty without enough data.
         seconds: quantiles of the recorded durations of each read in seconds, by its name; at most :data:`MOST_SECONDS` for
             each.
@@ -222,9 +221,10 @@ def _count(
     reads: frozenset[str],
     support: Mapping[tuple[str, Bindings], set[Hashable]],
 ) -> tuple[list[tuple[str, Bindings]], dict[Key, list[int]], dict[Hashable, dict[Key, list[int]]]]:
-    """Count how often the calls that sets of bindings yield are requested; drop sets that never make a call likely.
+    """Count how often the calls of each set of bindings are requested, and drop the sets whose calls are never likely.
 
-    ``support`` has the sets to choose from, as a mapping from (tool, bindings) to the groups in which the set yielded a call.
+    The keys of ``support`` are the sets to choose from, as (tool, bindings). Its values are the groups of sessions in which the
+    set yielded a call.
 
     Returns:
         The sets that remain; the counts [hits, trials] by key, in which these sets are numbered from 0; and the same counts

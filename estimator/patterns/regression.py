@@ -35,12 +35,10 @@ FEATURES = tuple(_NAMES.split())
 
 
 def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
-    """Return the keys under which one possible call from a set of bindings is counted.
-
-    There is one key for each suffix of earlier events, the shortest suffix first.
+    """Return the keys under which a possible call is counted: one for each suffix of the session's events, the shortest first.
 
     Args:
-        one: the call.
+        one: the call, as yielded by a set of bindings.
         is_again: whether the call was executed before the last write.
         seen: the session so far.
     """
@@ -66,7 +64,8 @@ def features_of(
 ) -> list[float] | None:
     """Return the values of :data:`FEATURES` for a possible call.
 
-    They depend on the session, and on the set of bindings that makes the call most likely.
+    They depend on the session, and on the sets of bindings that yield the call, mainly the set for which the call is most
+    likely.
 
     Returns None for a call whose counts give a probability below :data:`FLOOR`.
 

@@ -110,8 +110,8 @@ def replay(
 ) -> Replayed:
     """Replay one session in virtual time, as if reads had been prefetched, and return the sums over it.
 
-    A prefetch starts together with a model call, if fewer than ``at_once`` prefetches are running; a write makes all
-    results stale. A model call takes the time between two tool calls.
+    A prefetch starts together with a model call, if fewer than ``at_once`` prefetches are running; a write makes all results
+    stale. A model call takes the time between two tool calls.
 
     Args:
         session: the events of the session.
@@ -120,8 +120,8 @@ def replay(
         least: the minimum probability at which a read is prefetched.
         at_once: maximum number of prefetches that run at the same time.
         cost_usd: cost of a prefetched read, in dollars.
-        messages_s: when each user message came, by its position in the session, in the seconds of the calls; a message without
-            a known time counts as coming right after the call before it.
+        messages_s: the time at which each user message came, by its position in the session, in seconds on the clock of the
+            calls. A message without a known time counts as coming right after the call before it.
     """
     sums = Replayed()
     ready_at: dict[str, float] = {}

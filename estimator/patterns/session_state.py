@@ -40,8 +40,8 @@ class Yielded(NamedTuple):
 
     Args:
         at: the index of the set.
-        rank: the number of the set's calls that are not fresh and come before this call, at most 8.
-        of: the number of the set's calls that are not fresh.
+        rank: how many calls of the set that are not fresh come before this call, at most 8.
+        of: how many calls of the set are not fresh.
         read_share: the share of the set's calls that are fresh.
         age: the number of events since the newest source of the call's arguments.
     """

@@ -216,11 +216,11 @@ OF_TYPE = np.array([0, 1, 0, 2, 2, 2])
 
 @dataclass(frozen=True, eq=False)
 class Labelings:
-    """All possible assignments (labelings) of types to each request's classes of wrong answers, as counts of (context, type).
+    """The labelings of requests, as counts. A labeling assigns a type of answer to each class of wrong answers.
 
-    A class is a set of answers that agree. A class with answers of several models cannot be of the type OWN (wrong in a unique
-    way); a class with answers of one model may be a single answer that the model repeats. At most one class is the request's
-    USUAL mistake, and at most one its SECOND.
+    All possible labelings of each request are stored. A class is a set of answers that agree. A class with answers of several
+    models cannot be of the type OWN (wrong in a unique way); a class with answers of one model may be a single answer that the
+    model repeats. At most one class is the request's USUAL mistake, and at most one its SECOND.
 
     Many requests have results that differ only in cost: the same models, agreement of answers and scores. Such requests form a
     pattern, and the pattern's labelings are stored once.
@@ -460,7 +460,7 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
 
 
 def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -> FloatArray:
-    """Return the prior costs of contexts: their model's cost times the relative cost of their position, in dollars.
+    """Return the prior cost of each context, in dollars: its model's cost times the relative cost of its position.
 
     The costs of contexts with few results are shrunk towards these. A later answer has a longer prompt. The model's mean cost,
     mostly of first answers, would underestimate the cost of plans that continue. No later position counts as cheaper. ``paid``
@@ -515,7 +515,7 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 
 
 def _log_price(table: AnswerTable) -> FloatArray:
-    """Return the log10 of each context's model's mean cost, minus the mean of this log over models; shape (contexts,).
+    """Return log10 of the mean cost of the context's model, minus the mean of this log over all models; shape (contexts,).
 
     Very cheap models count as equally cheap. All values are 0 if at least half of the models are free.
     """
@@ -541,8 +541,8 @@ def _same_model(contexts: Sequence[Context]) -> FloatArray:
 def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArray]:
     """Return two 0/1 matrices over pairs of contexts, of shape (contexts, contexts). Cached.
 
-    In the first, an entry is 1 if both contexts follow the same signal of a stage without an answer. In the second, they must
-    also have the same model.
+    A context may follow a stage that writes no answer but gives a signal. In the first matrix, an entry is 1 if both contexts
+    follow the same signal, or neither follows one. In the second, they must also have the same model.
     """
     names = {signal: place for place, signal in enumerate({c.after[2:] for c in contexts})}
     signals = np.array([names[c.after[2:]] for c in contexts])

@@ -41,12 +41,12 @@ class AnswerTable:
         right: Whether the answer is right, or its score in [0, 1].
         kind: Class of the answer within its request, a number that agreeing answers share; -1 without an answer.
         weight: Weight of the result.
-        is_repeat: Whether the model repeats its earlier answer, or again gives none, which gives no further information about
-            the request.
+        is_repeat: Whether the model repeats its earlier answer, or again gives none. Such a result gives no further information
+            about the request.
         cost_usd: Cost of the result in dollars, tools included.
         turn: The number of the request's earlier calls.
-        repeats: For each context with ``is_again``: the number of results, and of those that repeat the model's earlier
-            answer; shape (contexts, 2).
+        repeats: For each context with ``is_again``: the number of results, and of those that repeat the model's earlier answer;
+            shape (contexts, 2).
         verdicts: The results of judges and skipped stages, which leave the answer unchanged.
     """
 
@@ -170,10 +170,10 @@ class AnswerTable:
 
 
 def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
-    """Return the results as they are known when the next stage is chosen.
+    """Return the results with only what is known of them at the time when the next stage is chosen.
 
-    If the next stage runs in parallel with a call, the outcome of this call is still unknown then; its success, stop, signal,
-    class and failure are removed.
+    If the next stage runs in parallel with a call, the outcome of this call is still unknown then. So its success, stop,
+    signal, class and failure are removed.
     """
     if not course.joint:
         return rows
@@ -197,7 +197,8 @@ def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[
     Args:
         course: Which stages may follow each other.
         seen: The contexts of the results.
-        silent: For each stage that writes no answer, the values of :attr:`Context.after`.
+        silent: For each stage that writes no answer, the values of :attr:`Context.after` that contexts after this stage may
+            have.
     """
     models, knows_again = {context.model for context in seen}, any(context.is_again for context in seen)
     for stage, has_answer, quiet, arms, begins in course.visits():

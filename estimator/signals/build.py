@@ -43,7 +43,7 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
 
 
 def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, fits: int = FITS) -> SignalTrie | None:
-    """Estimate the trie of signals, whose branches are the outcomes of calls.
+    """Estimate the trie of signals, in which each branch is an outcome of the previous call.
 
     Args:
         annotated: The path trie of the same results; its latencies, template and catalog are used.
@@ -114,11 +114,11 @@ class _Layout(NamedTuple):
 
     Attributes:
         levels: the range of the nodes of each level.
-        order: the nodes in pre-order, shape (n + 1,).
-        place: the pre-order position of each node, shape (n + 1,).
+        order: the nodes in pre-order, shape (nodes,).
+        place: the pre-order position of each node, shape (nodes,).
         arms: the distinct branches, as (next stage, label, class of the answer).
-        arm_of: for each level, the number of each history's branch; 0 if the request ends. The ways to begin come first in this
-            numbering, then ``arms``.
+        arm_of: for each level, the number of the branch on which each history continues; 0 if the request ends. The ways to
+            begin have the first numbers, then come ``arms``.
     """
 
     levels: list[slice]
@@ -292,7 +292,7 @@ class _Builder:
 
         Args:
             arms: the distinct branches; each becomes a stage of the trie.
-            parent: the parent of each node, shape (n + 1,).
+            parent: the parent of each node, shape (nodes,).
             labels: the arrays ``depth``, ``stage`` and ``model`` of the nodes, by name.
         """
         end, depth = np.arange(1, len(parent) + 1), labels["depth"]
@@ -314,8 +314,8 @@ class _Builder:
         Variances of costs have the same relative size as in the path trie.
 
         Args:
-            cost_usd: the estimated cost of each node's call in dollars, shape (n + 1,).
-            base: for each node, the node of the path trie that gives its latency and standard error; shape (n + 1,).
+            cost_usd: the estimated cost of each node's call in dollars, shape (nodes,).
+            base: for each node, the node of the path trie that gives its latency and standard error; shape (nodes,).
         """
         annotated = self.base
         cost_usd[0] = annotated.cost_usd[0]

@@ -74,10 +74,10 @@ class Course:
         models: The models of each stage; None if every stage may run on every model.
         silent: The stages that write no answer, such as a router.
         judges: The stages that judge the current answer.
-        starts: The first stage by each way in which a request may begin. The way is known before the first call: it is the
+        starts: For each way in which a request may begin, the first stage. The way is known before the first call: it is the
             request's type or the application's choice. By default, all requests begin with the same first stage.
-        joint: The positions whose next stage runs in the same superstep as the previous stage, whose outcome is not known
-            then.
+        joint: The positions at which the next stage runs in parallel with the previous stage, so that the previous stage's
+            outcome is not known yet.
     """
 
     def __init__(  # noqa: PLR0917 - all of a template that counts
@@ -146,7 +146,7 @@ class Course:
         return self.stages.index(name) if name is not None and name in arms else -1
 
     def after(self, stages: Sequence[str]) -> int | None:
-        """Return the position that a request is at after these stages, from the start on; None if this order is impossible."""
+        """Return the position of a request that has run these stages since its start; None if this order is impossible."""
         position = 0
         for stage in stages:
             if stage not in self.follow[position]:
@@ -155,7 +155,7 @@ class Course:
         return position
 
     def visits(self) -> Iterator[Visit]:
-        """Yield each distinct :class:`Visit` (position with what matters about it) that may occur in this course."""
+        """Yield each distinct situation (:class:`Visit`) in which a stage may run in this course."""
         waiting: list[tuple[int, bool, str | None, str]] = [(0, False, None, begins) for begins in self.starts]
         known = set(waiting)
         for position, has_answer, silent, begins in waiting:  # grows while it is read

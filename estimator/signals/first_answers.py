@@ -51,7 +51,7 @@ class FirstAnswers:
 
     Args:
         models: The models, in column order.
-        predictive: The combined fits.
+        predictive: The latent model of answers, as combined fits to resampled requests.
         stage: The stage of first answers.
     """
 

@@ -93,7 +93,7 @@ class _Vectors(NamedTuple):
         of_points: one vector per row, shape (vectors, points), or (vectors, fits) on the last level.
         total: the sum over points, shape (vectors,).
         of_fits: the sum over each fit's points, shape (vectors, fits).
-        sized: the same sum of mass times size of requests; None on the last level.
+        sized: the sum over each fit's points of mass times the requests' size, shape (vectors, fits); None on the last level.
     """
 
     of_points: FloatArray
@@ -210,9 +210,10 @@ class _Growing:
         return True
 
     def _stages(self) -> Iterator[tuple[BoolArray, _Contexts, int]]:
-        """Yield, for each next stage, a mask of the open histories, the contexts of the stage, and the position after it.
+        """Yield groups of open histories whose next call differs only in the model.
 
-        A stage is yielded several times if its histories differ in what a context depends on, once for each difference.
+        Each item is a mask of the group's histories, the contexts of their next stage, and the position after this stage. A
+        stage may have several groups, because its contexts may depend on the history in more than the model.
         """
         last, course = self.last, self.course
         has_answer = (last.last != NOT_ASKED).any(axis=1)
@@ -371,7 +372,7 @@ class _Contexts(NamedTuple):
         answers: whether the stage writes an answer.
         copies: for each label of an earlier answer, the label of an equal answer of this stage; None if different stages may
             follow here.
-        keeps: for each model (by index) that leaves the answer unchanged, its number as a judge.
+        keeps: for each model (by index) that judges the answer or stands for a skipped stage, its number as a judge.
     """
 
     asked: list[tuple[int, str]]
@@ -388,10 +389,10 @@ def _n_factors(model: Predictive) -> int:
 
 
 def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
-    """Return for each of ``n`` histories the probability under each fit alone: the sum over its rows; shape (n, fits).
+    """Return the probability of each of ``n`` histories under each fit alone, shape (n, fits).
 
-    ``values`` has the sum over a fit's points for each vector, shape (vectors, fits). Since each fit has 1 / fits of all mass,
-    sums are multiplied by the number of fits.
+    ``values`` has the sum over a fit's points for each vector, shape (vectors, fits). A history's probability is the sum over
+    its rows. The points of one fit have the total mass 1 / fits, so the sums are multiplied by the number of fits.
     """
     n_fits, found = values.shape[1], np.zeros((n, values.shape[1]))
     # The points of each fit have 1 / fits of the mass, but a value by fit is a probability under that fit alone.

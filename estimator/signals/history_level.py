@@ -72,7 +72,7 @@ class HistoryLevel:
 
     @property
     def spread(self) -> FloatArray:
-        """P(the history, and the answer class that is most probably right is right) under each fit; shape (histories, fits)."""
+        """P(the history, and its most probably right answer is right) under each fit; shape (histories, fits)."""
         return np.asarray(self.right_by_fit[np.arange(len(self)), best_class(self.right)])
 
 

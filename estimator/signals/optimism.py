@@ -36,8 +36,8 @@ class FitMasses:
 
     Args:
         node: The node that each history belongs to (its parent and last model), ascending, shape (histories,).
-        parent: The history before each node, an index into the previous level; ascending, shape (nodes,). On the first
-            level, it is the request's type, or the application's choice before any call.
+        parent: The history before each node, an index into the previous level; ascending, shape (nodes,). On the first level,
+            it is the way in which the request begins: its type, or the application's choice before any call.
         model: The model of each node, shape (nodes,).
         right: P(the history, and an answer of class j is right), shape (histories, classes, fits); once each fit has chosen
             which answer to return, P(this answer is right), shape (histories, fits).
@@ -74,10 +74,10 @@ class FitMasses:
 
     @classmethod
     def of_tries(cls, fits: Sequence[AnnotatedTrie]) -> list[FitMasses]:
-        """Return the masses of the fits of a branching trie without merged histories; here a history ends with a branch.
+        """Return the masses of several fits of a branching trie without merged histories.
 
-        If the application ends the request, the history is not open. ``right`` is minus infinity for histories at which no
-        plan may end.
+        Here, a history ends with the branch that the application takes after a call, or with the end of the request. In the
+        second case it is not open. ``right`` is minus infinity for histories at which no plan may end.
         """
         graphs = [DecisionGraph.of(fit) for fit in fits]
         graph, found = graphs[0], list[FitMasses]()
@@ -110,9 +110,9 @@ class FitMasses:
 def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
     """Return the optimism of choosing a plan, from the fits' predictions for the plans that they choose; None for a single fit.
 
-    The curve gives the optimism as a function of the cost that the other fits predict for the plans. It is never below 0, and
-    is scaled to the optimism of a choice on half of the requests, as in :class:`SelectionOptimism`. The advantage over a single
-    model is not measured.
+    The curve gives the optimism as a function of the plans' cost, as the other fits predict it. It is never below 0. It is
+    doubled, because :class:`SelectionOptimism` states the optimism of a choice on half of the requests. The advantage over a
+    single model is not measured.
     """
     n_fits = levels[0].cost_usd.shape[1]
     if n_fits < 2:
@@ -146,7 +146,10 @@ def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatAr
 
 
 def _prices(levels: Sequence[FitMasses]) -> FloatArray:
-    """Return prices of a dollar in accuracy, from the price at which the cheapest first model is best down to almost 0."""
+    """Return the prices of a dollar to try, each as the accuracy that a plan must gain for one more dollar.
+
+    They fall from the price at which the cheapest first model is best to almost 0.
+    """
     models, of_node = np.unique(levels[0].model, return_inverse=True)
     first = np.bincount(of_node, levels[0].cost_usd.mean(axis=1), len(models))
     dearest = max(float(first.max()), 1e-12)

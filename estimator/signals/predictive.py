@@ -66,7 +66,7 @@ class Predictive:
     turn: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def rise(self, earlier: int) -> FloatArray:
-        """Return by context the cost of a call after ``earlier`` other calls of the request, relative to ``cost_usd``."""
+        """Return each context's cost of a call after ``earlier`` other calls of the request, relative to ``cost_usd``."""
         return np.broadcast_to(np.maximum(1.0 + self.growth * (earlier - self.turn), LEAST_RISE), len(self.contexts))
 
     @property

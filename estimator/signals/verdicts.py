@@ -139,8 +139,8 @@ class Verdicts:
     def follows(self) -> FloatArray:
         """P(label | the label's signal, the previous label), by judge, shape (judges, labels + 1, labels).
 
-        The second index is the previous label; its last value stands for no previous label. 0 for labels whose branch is
-        impossible.
+        The second index is the previous label; its last value stands for no previous label. 0 for labels whose next stage
+        cannot follow the judge, and for signals that the judge cannot give.
         """
         n = len(self.labels)
         counts = np.zeros((len(self._stages[0]), n + 1, n))

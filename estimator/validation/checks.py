@@ -107,10 +107,10 @@ def _by_prices(fitted: AnnotatedTrie) -> _Measure:
 
 
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
-    """Return the cost of the chosen contingent plans, and the two optimisms of :func:`_gaps`, in three rows; shape (3, prices).
+    """Return the cost and the optimism of the best contingent plan at each of several prices of a dollar; shape (3, prices).
 
-    The cost is in dollars, as the testing half predicts it. ``chooser`` is the fit to the half that chooses the plans,
-    ``judge`` the fit to the half that tests them.
+    The first row is the plan's cost in dollars, as the testing half predicts it. The other two rows are the two optimisms of
+    :func:`_gaps`. ``chooser`` is the fit to the half that chooses the plans, ``judge`` the fit to the half that tests them.
     """
     cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
     one, other = SelectablePlans.of(chooser), SelectablePlans.of(judge)
@@ -122,8 +122,8 @@ def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray
 def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
     """Return the optimism of the best plan under each cost cap, in two rows of shape (caps,).
 
-    Optimism is what the choosing half predicts minus what the testing half predicts: in the first row for the plan's accuracy,
-    in the second row for the plan's advantage over the best single model.
+    Optimism is what the choosing half predicts minus what the testing half predicts. The first row is for the plan's accuracy,
+    the second row for the plan's advantage over the best single model.
     """
     caps = _caps(chooser)
     rows = []
@@ -134,9 +134,9 @@ def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
 
 
 def _chosen(chooser: SelectablePlans, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
-    """Yield for each cost cap the index of the most accurate candidate within it (on ties, the first); None if all cost more.
+    """Yield for each cost cap the index of the most accurate candidate within the cap; None if all candidates cost more.
 
-    ``candidates`` is a mask of the plans.
+    On ties, it is the first. ``candidates`` is a mask of the plans.
     """
     for cap in caps:
         allowed = candidates & (chooser.cost_usd <= cap)

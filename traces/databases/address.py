@@ -45,7 +45,8 @@ StoreAddress = Path | PostgresUrl
 def address_of(where: str | Path | PostgresUrl) -> StoreAddress:
     """Return the address of the store that ``where`` names: a database if it begins with ``postgresql://``, else a file.
 
-    A :class:`~pathlib.Path` made from such a URL, which has lost a slash, is accepted too if the URL names a host.
+    A :class:`~pathlib.Path` made from such a URL is also accepted if the URL names a host, although ``Path`` turns ``//`` into
+    ``/``.
 
     Raises:
         StoreError: the address cannot be parsed. The message omits its text, which may contain a password.

@@ -43,8 +43,8 @@ class Database:
 
     Args:
         path: the file; created if it does not exist.
-        shown_as: the path to name in error messages; None names ``path``. Used if ``path`` will later be renamed to it, or is a
-            temporary copy of it.
+        shown_as: the path to name in error messages, if ``path`` is a temporary copy of it or will later be renamed to it. None
+            names ``path``.
         is_read_only: whether to open the file for reading only, without SQLite's additional files next to it. The file must
             then have no write-ahead log.
 
@@ -146,7 +146,8 @@ class Database:
     def alone(self) -> AbstractContextManager[None]:
         """Lock the store for a run while the block runs; other processes may still read it.
 
-        The run sets a marker in the file until it ends, so that a copy without the write-ahead log is detected (``recovery``).
+        Until it ends, the run sets a marker in the file. By the marker, a copy of the file without its write-ahead log is
+        recognized as incomplete (module ``recovery``).
 
         Raises:
             StoreError: another process has locked the store; the message names it.
@@ -202,8 +203,8 @@ class Database:
     def _fold_log(self) -> None:
         """If the write-ahead log has grown long during a run, copy it into the file, as SQLite does by itself.
 
-        A mark in the file itself would say that the file has all writes of the run. So the mark is deleted before the copy, and
-        written to the emptied log afterwards.
+        A run writes a second marker only to the log. If this marker were in the file, the file would count as complete although
+        later writes of the run may be missing. So it is deleted before the copy, and written to the emptied log afterwards.
         """
         run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
         if run is None:

@@ -64,7 +64,7 @@ class StoreIdentity:
         return Catalog.embedded(self.catalog, where="the store's catalog")
 
     def settings(self) -> Catalog:
-        """Return the catalog with the settings of the models, in order to compare those that determine answers.
+        """Return the catalog with the settings of the models, to compare those settings that determine answers.
 
         Never call these models.
         """
@@ -73,7 +73,8 @@ class StoreIdentity:
     def stranger(self, other: StoreIdentity) -> str | None:
         """Return why no row of this identity can be valid under ``other``; None if some rows may be valid.
 
-        The reason is a text: the workflow is another one, or one identity has simulated models and the other real models.
+        The reason is a text. Two reasons are possible: the workflows differ, or only one of the identities has simulated
+        models.
         """
         if self.workflow != other.workflow:
             return f"it belongs to the workflow {self.workflow!r}, not {other.workflow!r}"

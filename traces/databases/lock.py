@@ -21,7 +21,10 @@ _LINE = 80  # bytes
 
 
 class RunLock:
-    """The lock file of a run on a store. The file contains a line that names the process, and space for a note."""
+    """The lock file of a run on a store.
+
+    The file contains a line that names the process, and space for a note (:meth:`note_folded`).
+    """
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path, self._descriptor = path, descriptor
@@ -36,10 +39,11 @@ class RunLock:
             self._write(owner, 0)
 
     def note_folded(self, run: str) -> None:
-        """Note that the store's file is complete without its write-ahead log, although the marker ``run`` is still set in it.
+        """Note in the lock file that the store's file is complete without its write-ahead log.
 
-        A run sets the marker while it lasts. Does nothing if the log is not empty. The note is written over reserved space,
-        since the disk may be full. A lock file with a note is not removed at the end of the run.
+        A run sets a marker in the store's file while it lasts; ``run`` is the marker's value. With the note, a marker that is
+        left in the file does not mean that the log is missing. Does nothing if the log is not empty. The note is written over
+        reserved space, since the disk may be full. A lock file with a note is not removed at the end of the run.
         """
         wal = self._path.with_name(f"{self._path.name}-wal")
         with suppress(OSError):
@@ -47,7 +51,7 @@ class RunLock:
                 self._write(f"{_FOLDED} {run}", _LINE)
 
     def clear_note(self) -> None:
-        """Clear the note of :meth:`note_folded`, because the store's marker is cleared."""
+        """Delete the note of :meth:`note_folded`. It is not needed once the run's marker is deleted from the store's file."""
         with suppress(OSError):
             self._write("", _LINE)
 
@@ -65,7 +69,7 @@ class RunLock:
             )
 
     def release(self) -> None:
-        """Remove the lock file, unless its note is still needed, and release the lock.
+        """Remove the lock file, unless it contains a note (:meth:`note_folded`) for the next run, and release the lock.
 
         The file is removed while it is locked. Another process that has already opened the file notices that it was removed,
         and tries again. A forked child that ends leaves the lock to its parent.
@@ -84,9 +88,9 @@ class RunLock:
 
 
 def was_folded(path: Path, run: str) -> bool:
-    """Return whether the lock file of ``path`` notes that the store's file is complete without the log of ``run``.
+    """Return whether the lock file of the store ``path`` notes that the store's file is complete without its write-ahead log.
 
-    See :meth:`RunLock.note_folded`.
+    ``run`` is the value of the marker in the store's file, which the note must name; see :meth:`RunLock.note_folded`.
     """
     return f"{_FOLDED} {run}" in _lines(path)
 

@@ -38,8 +38,8 @@ def recover(
     Args:
         path: the store.
         run: the marker's value, which identifies the run.
-        is_whole: whether the file itself has the second marker, which the run wrote to the WAL only. Then the file has all
-            writes of the run.
+        is_whole: whether the second marker, which the run wrote only to the WAL, is in the file itself. The WAL was then copied
+            into the file, so the file has all writes of the run.
         accept: whether to accept a file without its WAL, so that rows that are only in the WAL are lost.
         shown_as: the path that errors name, if ``path`` is a copy of it.
         is_read_only: whether to check only, without writing.

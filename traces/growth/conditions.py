@@ -19,9 +19,9 @@ _STAGE = "stage "
 class RowConditions:
     """Compares two identities of a store in everything that determines the results of a prefix.
 
-    A row stays valid under another identity if its sequence of stages and models is still possible, and if these are unchanged:
-    the settings sent to its models, the code of its stages, and the code and resources shared by all stages. Prices, rate
-    limits, timeouts, other models and later stages do not count.
+    A row stays valid under another identity only if its sequence of stages and models is still possible. The settings sent to
+    its models and the code of its stages must also be unchanged, and so must the code and resources shared by all stages.
+    Prices, rate limits, timeouts, other models and later stages do not count.
 
     Args:
         before: the identity under which rows were executed.
@@ -50,8 +50,9 @@ class RowConditions:
     def arm_difference(
         self, stages: Sequence[str | None], arm: str | None, *, failure: str | None, has_ended: bool
     ) -> str | None:
-        """Return why the stage that came next after a row may no longer follow it; None if it may, or if no stage has to
-        follow.
+        """Return why the stage that came next after a row may no longer follow it; None if it may.
+
+        Also None if the request ended at the row, or if the stage of one of the row's calls is unknown.
 
         Args:
             stages: the stages of the row's calls.
@@ -103,7 +104,7 @@ class RowConditions:
         return None
 
     def _stage_now(self, position: int, stage: str) -> Stage | None:
-        """Return the stage in the current template of the call at ``position`` (from 0), which was a call of ``stage``.
+        """Return the current template's stage for a call that was made at ``position`` (from 0) as a call of ``stage``.
 
         It is ``stage`` itself if the template allows it there, else the only possible stage; None if there are several.
         """

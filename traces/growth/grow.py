@@ -130,7 +130,7 @@ def preview_growth(
 ) -> tuple[Growth | None, list[Observation]]:
     """Return the effect that :func:`grow` would have, and the rows that would remain. Writes nothing.
 
-    Rows that would be scored again are returned with their old success.
+    Rows that would be scored again are returned with their present success.
 
     Raises:
         StoreError: as in :func:`grow`.
@@ -221,8 +221,9 @@ def _grow(
 def _mark_rows(connection: Connection, rules: RowRules) -> None:
     """Adapt rows to the new template.
 
-    If the template now branches, record in each row the stage that came next. If its stop rule is the oracle rule, under which
-    no request ends at a passed check, clear ``is_continued`` in every row.
+    If the template now branches, record in each row the stage that came next. The flag ``is_continued`` marks rows that follow
+    an answer which passed the workflow's check. If the template has the oracle stop rule, clear the flag in every row: under
+    that rule, no request ends at a passed check.
     """
     retirement.set_arms(connection, rules.templates, rules.template)
     if rules.rule == "oracle":

@@ -87,7 +87,7 @@ class StoredRow:
         cost: the dollars charged, with the tokens.
         cost_usd: the row's current dollars, after price changes.
         identity_id: the number of the identity under which the row was executed.
-        scored_id: the number of the identity with the scorer that computed ``success``.
+        scored_id: the number of the identity under which ``success`` was computed.
         request: the request's digests when the row was executed and scored.
         has_state: whether the workflow state after the row is stored.
         unscored_id: the number of the identity under which scoring the row again failed; None if it did not fail.
@@ -163,7 +163,10 @@ class RowRules:
         self._assumes_scores = assumes_scores
 
     def check(self, row: StoredRow) -> RowStatus:
-        """Return whether the row is valid, whether it must be scored again, and the reason if it is not simply valid."""
+        """Return whether the row is valid, whether it must be scored again, and why it is invalid or must be scored again.
+
+        The reason is empty for a row that is valid as it is.
+        """
         request_id, prefix = row.cell
         request = self._wanted.get(request_id)
         if request is None:
@@ -212,7 +215,8 @@ class Afterwards(NamedTuple):
     Attributes:
         ended: whether the request ends at the row.
         arm: the stage with which the request continues; None if it ends or the stage is unknown.
-        may_continue: whether later rows stay valid if they were bought although the workflow's own check had passed an answer.
+        may_continue: whether some later rows stay valid although the request ends at the row: those that a profile bought after
+            the workflow's own check had passed an answer.
     """
 
     ended: bool

@@ -52,7 +52,7 @@ class Rescored(NamedTuple):
     Attributes:
         success: The new score of the row; None if unknown.
         reason: Why the row cannot be scored, so that it stays retired; empty if it can.
-        answer: The value to compare with the current setup's answer, as canonical JSON; None if nothing is compared.
+        answer: The row's answer, as canonical JSON, to compare with a recorded reference answer; None if nothing is compared.
     """
 
     success: bool | float | None = None

@@ -59,7 +59,7 @@ def current_rows(connection: Connection, scored_id: int, digests: Mapping[str, R
 
     Args:
         connection: a connection in a transaction.
-        scored_id: the number of the identity with the scorer that computed the rows' success.
+        scored_id: the number of the identity under which the rows' success was computed.
         digests: the digests of the rows' requests, by request id.
     """
     rows, states = schema.observations, schema.checkpoints
@@ -101,7 +101,7 @@ def retire(
     Args:
         connection: a connection in a transaction.
         rows: for each row its number, and why it is retired.
-        scored_id: the number of the identity with the scorer that computed the rows' success.
+        scored_id: the number of the identity under which the rows' success was computed.
         digests: the digests of the rows' requests, by request id.
     """
     at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -182,7 +182,7 @@ def reprice(connection: Connection, rules: RowRules, rows: Iterable[StoredRow]) 
 
 
 def set_arms(connection: Connection, before: Mapping[int, Template], now: Template) -> None:
-    """Record which stage came next after rows that do not state it, because their template allowed only one stage there.
+    """Record which stage came next after rows that lack this information, because their template allowed only one stage there.
 
     This is needed only where the new template allows several stages.
 

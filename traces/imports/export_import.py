@@ -113,7 +113,7 @@ _CHARGED = select(_ROW.request_id, _ROW.prefix, func.coalesce(_ROW.recorded_usd,
 
 
 def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tuple[list[dict[str, Any]], list[list[Any]]]:
-    """Return the ledger entries that belong to no row, and the [request, prefix] of each row whose cost is in no ledger entry.
+    """Return the ledger entries that belong to no row, and [request, prefix] of each row with a cost but no ledger entry.
 
     Args:
         entries: the entries of the ledger.
@@ -133,9 +133,11 @@ def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tup
 def _with_prompts(
     values_of: Callable[[Observation], list[Any]], rows: Sequence[Observation], tokens: Mapping[Cell, tuple[int, int]]
 ) -> Iterator[list[Any]]:
-    """Yield the values of each row, as ``values_of`` returns them, followed by its two numbers of prompt tokens.
+    """Yield the values of each row, as ``values_of`` returns them, followed by its numbers of static and of shared prompt
+    tokens.
 
-    The numbers (:data:`PROMPT_TOKENS`) are None for a row without an entry in ``tokens``, and left out if ``tokens`` is empty.
+    The two numbers (:data:`PROMPT_TOKENS`) are None for a row without an entry in ``tokens``, and left out if ``tokens`` is
+    empty.
     """
     for row in rows:
         yield [*values_of(row), *(tokens.get((row.request_id, row.prefix), (None, None)) if tokens else ())]
@@ -224,7 +226,8 @@ class _Exported:
         identity: the identity of the exported store.
         requests: the digest of each request, by request id.
         others: the ledger entries that belong to no row.
-        unpaid: (request, prefix) of the rows whose cost no ledger entry has, because another row or entry has it.
+        unpaid: (request, prefix) of the rows without a ledger entry; the entry of another row, or a separate entry, has their
+            cost.
         signals: the declarations of signals and answer classes; None if nothing was declared.
         kinds: the type of each request, by request id.
         tools: the rows of the table of tool calls.

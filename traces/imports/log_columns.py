@@ -83,8 +83,8 @@ class LogColumns:
         tokens_out: generated tokens.
         failure: empty if the call succeeded, otherwise a failure kind or any other text.
         answer: the model's answer; equal texts are equal answers. Empty: no answer.
-        round: if the request was sent to the same model several times, which of these times it is, from 1. With ``run``, it is
-            the position of the call in the run.
+        round: the number of the call, from 1, among the request's calls of the same model. With ``run``, it is the position of
+            the call in the run.
         run: the execution of the application to which the call belonged.
         stage: the stage of the call (only with ``run``).
         stopped_if: conditions under which (if all hold) the workflow's own check ended the request.

@@ -79,10 +79,10 @@ class KeptCalls:
 
 @contextmanager
 def kept_in(address: StoreAddress | None, own: ObservationStore, age_s: float) -> Iterator[KeptCalls]:
-    """Yield the cached answers of the store at ``address``. It is created if missing, and only one run at a time can use it.
+    """Yield the cached answers of the store at ``address``. The store is created if missing; only one run at a time can use it.
 
-    If ``address`` is None, yield the answers in ``own``, the run's own store. Answers older than ``age_s`` seconds are not
-    used.
+    If ``address`` is None, or the address of the run's own store ``own``, yield the answers in ``own``. Answers older than
+    ``age_s`` seconds are not used.
 
     Raises:
         StoreError: The file is not a store, or another process has locked it.

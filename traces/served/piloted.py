@@ -62,7 +62,7 @@ class ServedRows:
             return int(connection.execute(select(func.max(served.c.served_id))).scalar() or 0)
 
     def saved(self, since_day: int) -> dict[str, tuple[float, float]]:
-        """Return, for each step, (what its calls on plans have cost, what the plans have saved) in dollars.
+        """Return (cost of the calls that plans made, savings by these plans), in dollars, for each step.
 
         The keys are those of the steps (places in the application that make calls). ``since_day`` is the first UTC day that
         counts, in days since 1970.

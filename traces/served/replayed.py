@@ -194,9 +194,9 @@ class ReplayRows:
                 connection.execute(insert(units), rows)
 
     def set_compared(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Replace all stored comparisons of a profile's answers with the recorded answers. The new ones are ``rows``.
+        """Store the comparisons between a profile's answers and the recorded answers, and delete all earlier comparisons.
 
-        ``rows`` are mappings from the columns of the table ``compared`` to values. All in one transaction.
+        ``rows`` are the comparisons, as mappings from the columns of the table ``compared`` to values. All in one transaction.
         """
         with self._database.transaction() as connection:
             metadata.create_all(connection)
@@ -205,7 +205,7 @@ class ReplayRows:
                 connection.execute(insert(compared), rows)
 
     def compared(self) -> list[dict[str, Any]]:
-        """Return the comparisons of a profile's answers with the recorded answers, in any order; empty if none were stored.
+        """Return the comparisons between a profile's answers and the recorded answers, in any order; empty if none were stored.
 
         Each is a mapping from the columns of the table ``compared`` to values.
         """

@@ -96,9 +96,9 @@ class BatchRecords:
             return None if row is None else (row[0], row[1])
 
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
-        """Return the maximum cost, in dollars, of the stored batch calls for the result of ``cell`` (request, prefix).
+        """Return the maximum total cost, in dollars, of the stored batch calls for the result of ``cell`` (request, prefix).
 
-        The calls in ``asked``, the digests of the calls that the job has made, are left out.
+        Calls that the job has made already are left out; ``asked`` has their digests.
         """
         with self._database.transaction() as connection:
             found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
@@ -130,7 +130,7 @@ class BatchRecords:
             return None if found is None else float(found)
 
     def terms(self) -> dict[str, Any] | None:
-        """Return the settings with which requests in progress choose models, as :meth:`note_terms` recorded them.
+        """Return the settings by which requests in progress choose their models, as :meth:`note_terms` recorded them.
 
         None if no batch call is stored, or no settings were recorded.
         """
@@ -151,10 +151,11 @@ class BatchRecords:
     # -- the ledger ------------------------------------------------------------------------------------------------
 
     def abandoned(self) -> dict[Cell, float]:
-        """Return what a killed run may have spent on batch calls, in dollars, keyed by (request, prefix).
+        """Return what unfinished jobs may have spent on batch calls, in dollars, keyed by (request, prefix).
 
-        The amounts are ledger entries whose calls all go through batch APIs. If the calls are made again, the answers that were
-        bought are fetched, so the new entry replaces these entries (:meth:`replace`).
+        The amounts are those of abandoned ledger entries: entries of a killed run, or marked by :meth:`leave`, whose calls all
+        go through batch APIs. If the calls are made again, the answers that were bought are fetched, so the new entry replaces
+        these entries (:meth:`replace`).
         """
         request, prefix = _ENTRIES.c.request_id, _ENTRIES.c.prefix
         query = select(request, prefix, func.sum(_ENTRIES.c.settled_usd)).where(_IS_ABANDONED).group_by(request, prefix)
@@ -169,7 +170,7 @@ class BatchRecords:
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
 
     def release_unsent(self) -> None:
-        """Set the abandoned ledger entries of a request and prefix to $0 if no batch call is stored for it.
+        """Set the abandoned ledger entries of each request and prefix without a stored batch call to $0.
 
         In this case, no call was sent.
         """
@@ -179,9 +180,10 @@ class BatchRecords:
                     self.replace(cell)
 
     def leave(self, entry: int) -> None:
-        """Mark a ledger entry as abandoned: the budget refused a call of its job after other calls were sent in batches.
+        """Mark the ledger entry of a job as abandoned, because the budget refused one of the job's calls.
 
-        Its cost counts until :meth:`replace` is called for its request and prefix.
+        Other calls of the job were sent in batches before. The entry's cost counts until :meth:`replace` is called for its
+        request and prefix.
         """
         with self._database.transaction() as connection:
             here = and_(_ENTRIES.c.entry_id == entry, _ENTRIES.c.is_batched)

@@ -57,10 +57,10 @@ def told_apart(
 
 
 def learnt_of_requests(store: ObservationStore, template: Template) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return (the type of each registered request, by request id; the reason why the estimate ignores declared types).
+    """Return the type of each registered request, by request id, and the reason why an estimate ignores declared types.
 
     The types are empty if the template has none. The reason is a tuple with one sentence if the store declares types that the
-    template does not distinguish; otherwise it is an empty tuple.
+    template does not distinguish; otherwise it is empty.
 
     Args:
         store: The store, which is only read.

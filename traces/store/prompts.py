@@ -57,7 +57,10 @@ class StoredPrompts:
             connection.execute(_ADD, {"request_id": request_id, "prefix": encode_prefix(prefix), "shapes": shapes})
 
     def of_cached(self, rows: Sequence[Observation]) -> dict[Cell, tuple[Shape, ...]]:
-        """Return the result of :meth:`read` if some of ``rows`` used a prompt cache; otherwise an empty mapping."""
+        """Return the result of :meth:`read` if any of ``rows`` used a prompt cache; otherwise an empty mapping.
+
+        The result has the shapes of the calls of all stored rows.
+        """
         return self.read() if any(row.tokens_cached for row in rows) else {}
 
     def read(self) -> dict[Cell, tuple[Shape, ...]]:
@@ -109,9 +112,9 @@ def prompt_stages(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Sh
 def prompt_tokens(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> dict[Cell, tuple[int, int]]:
     """Return (static, shared), two numbers of prompt tokens, for each row whose shapes and tokens are known.
 
-    The keys are (request, prefix). Static tokens are sent by most requests of the stage, shared tokens by other requests too;
-    see :class:`~vinelm.prompts.radix.TokensByLabel`. The shares, measured on texts, are applied to the tokens that the provider
-    counted.
+    The keys are (request, prefix). Static tokens are sent by most requests of the stage. Shared tokens are not static, but at
+    least one other request sends them; see :class:`~vinelm.prompts.radix.TokensByLabel`. Their shares are measured on the texts
+    and applied to the tokens that the provider counted.
     """
     labels = iter(_tree(rows, shapes).labels().tolist())
     found = {}

@@ -50,7 +50,10 @@ class SignalRecord:
     is_behind: bool = False
 
     def shows_as(self, other: SignalRecord) -> bool:
-        """Return whether both records have the same declarations of signals and answers."""
+        """Return whether both records have the same declarations of signals and answers.
+
+        How answers are compared (``agree``) may differ.
+        """
         return (self.signal, self.edges, self.answer) == (other.signal, other.edges, other.answer)
 
     def to_json(self) -> str:
@@ -163,7 +166,7 @@ _SET_CLASS = update(_ROWS).where(*_CELL).values(answer_class=bindparam("number")
 def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
     """Return the record of the declarations that all stores share; None if they differ or nothing is declared.
 
-    Its ``unknown`` and ``without_state`` are sums over the stores, and its ``rows`` is -1.
+    Its ``unknown`` and ``without_state`` are sums over the stores. Its ``rows`` is -1, so the classes must be computed again.
     """
     records = [ShownRows(store).record for store in stores]
     first = records[0]

@@ -71,7 +71,7 @@ _SETTLE_AS = _SETTLE.values(request_id=bindparam("request"))
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """Totals of a group of rows: numbers of rows, of model calls and of failed rows, and the cost in dollars, with tools."""
+    """Totals of a group of rows: the numbers of rows, model calls and failed rows, and the cost in dollars, tools included."""
 
     rows: int
     calls: int

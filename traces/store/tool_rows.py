@@ -105,10 +105,10 @@ def _unnamed(row: ToolRow) -> dict[str, Any]:
 
 
 def tool_counts(connection: Connection) -> dict[str, int]:
-    """Return four numbers by name: ``sessions``, ``calls``, ``unused`` calls, and calls ``with_values``.
+    """Return four counts by name; empty if nothing was recorded.
 
-    The result of an unused call was never requested by the application. The arguments of a call with values are recorded. Empty
-    if nothing was recorded.
+    The names are ``sessions``, ``calls``, ``unused`` (calls whose result the application never requested) and ``with_values``
+    (calls whose arguments are recorded).
     """
     if not inspect(connection).has_table(tool_calls.name):
         return {}

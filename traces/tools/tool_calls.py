@@ -49,8 +49,8 @@ class ToolCalls:
 
         Args:
             parts: the tool calls and messages, in order; they contain arguments and results only if these are recorded.
-            begins: for each run, the seconds from the start of its session to its begin; keyed by run. A run that is missing is
-                added. It begins where its session ends so far, because a pause between two turns does not count.
+            begins: for each run, the time of its beginning, in seconds since the start of its session. A missing run is added:
+                it begins where the recorded session ends, because a pause between two turns does not count.
         """
         rows, places = list[dict[str, Any]](), dict[str, int]()
         with self._database.transaction() as connection:

@@ -173,8 +173,8 @@ class GraphInterface(OneProcess):
     def verifier(self, name: str, *, prompt: str, state: type, key: str = "verdict", default: str | None = SKIP) -> Node:
         """Return a graph node that asks a model whether the answer in the state is right: an optional stage.
 
-        It writes ``"yes"``, ``"no"`` or ``"unclear"`` under ``key``. Plans use this value as the stage's signal, instead of the
-        workflow's ``signal=``. It writes no answer. Plans call it only if its verdict is worth its price
+        The node writes ``"yes"``, ``"no"`` or ``"unclear"`` under ``key``, and no answer. Plans use this value as the stage's
+        signal, instead of the workflow's ``signal=``. Plans run the stage only if the verdict is worth its price
         (docs/signals.md#a-verifier).
 
         Args:
@@ -233,13 +233,13 @@ class GraphInterface(OneProcess):
                 of Sends. For a loop it may return True when the workflow is finished; any other place must then be declared by
                 its return type ``Literal[...]``.
             again: the node with which the loop continues.
-            end: the place after the loop or branch. The plan may end the request by going there, even if ``fn`` names another
-                place, unless stages follow it. For a branch, the default is END if END is among its places; without ``end``,
-                the plan never ends the request there.
+            end: the place after the loop or branch. Unless stages follow this place, the plan may end the request by going
+                there, even if ``fn`` names another place. For a branch, the default is END if END is among its places. Without
+                ``end``, the plan never ends the request at this edge.
             to: the places of a branch, as in ``add_conditional_edges``: names of nodes, or ``{result of fn: name}``.
-            times: the maximum number of times that the edge leads to a place other than ``end`` in one run, >= 1: one number
-                for each of these places, or a number by place. The default is what the template allows, or 25 if no template is
-                known.
+            times: for each place other than ``end``, the maximum number of times that the edge leads there in one run, >= 1. A
+                single number holds for each of these places; a mapping gives a number by place. The default is what the
+                template allows, or 25 if no template is known.
 
         Raises:
             WorkflowError: ``fn`` cannot be wrapped, or the arguments do not fit together.
@@ -313,9 +313,7 @@ class GraphInterface(OneProcess):
 
     @property
     def stages(self) -> Mapping[str, str | None]:
-        """The stages wrapped so far, each with the default model that ``stage(default=)`` declared; None for a stage without
-        one.
-        """
+        """The stages wrapped so far, each with its default model from ``stage(default=)``; None for a stage without one."""
         return dict(self.adapter.declared)
 
     def default_model(self, stage: str) -> str:
@@ -395,7 +393,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         call, acall: begin an invocation whose path the run keeps in memory.
         path_of: returns the run and the path at a node or edge. These five are methods of
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
-        called: for each stage, the default models of the chat model objects that have been called for it, in order.
+        called: for each stage, the different default models of the chat models that have been called for it, in order.
         defaults: makes the policies of runs without a plan (:class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`).
         default_scope: returns an invocation on the default model, after a failure inside VineLM; a method of ``defaults``.
         finder: finds the run that an invocation belongs to.
@@ -475,8 +473,9 @@ class GraphAdapter(AdapterSettings, GraphInterface):
             self.called.setdefault(name, {})[default] = None
 
     def declare_unnamed(self, default: str | None = None) -> None:
-        """Record that the application made a chat model without a stage name. Each node that calls this chat model is a stage,
-        with the default model ``default``.
+        """Record that the application made a chat model with the default model ``default``, but without a stage name.
+
+        Each node that calls such a chat model is a stage.
         """
         self._has_unnamed = True
         self._unnamed_defaults.add(default)
@@ -506,8 +505,9 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         return bool(self.declared) or self._has_unnamed
 
     def exits_of(self, template: Template) -> frozenset[str] | None:
-        """Return the stages of ``template`` after which a request can end, according to the edges wrapped so far. The compiled
-        graph is not needed.
+        """Return the stages of ``template`` after which a request can end, according to the edges wrapped so far.
+
+        The compiled graph is not needed.
 
         Returns:
             The names of the stages; None if no edge is wrapped, or if an edge leads back to a node that is not a stage.

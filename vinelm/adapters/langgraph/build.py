@@ -161,7 +161,10 @@ def begins_with_stages(app: Any, agents: Iterable[str], *, but: Collection[str] 
 
 
 def nodes_beside_stages(app: Any) -> list[str] | None:
-    """Return the nodes that are neither a single stage nor ``vine.finish``, including agents; None without a graph."""
+    """Return the nodes that do not run exactly one stage and are not ``vine.finish``; None without a graph.
+
+    Agents are among these nodes.
+    """
     if not isinstance(app, CompiledStateGraph):
         return None
     stages = nodes_of_stages(app, ())
@@ -174,7 +177,7 @@ def keys_of_state(app: Any) -> frozenset[str] | None:
 
 
 def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> str | None:
-    """Return why the profiler must replay requests instead of forking their checkpoints; None if it can fork the checkpoints.
+    """Return why the profiler must replay requests from their start; None if it can continue them from checkpoints.
 
     Args:
         workflow: the workflow, with a template.
@@ -241,8 +244,9 @@ def refuse_unsupported(
 ) -> None:
     """Raise :class:`WorkflowError` for a graph in which a choice of model could silently be lost or repeated.
 
-    Unsupported are cached stages, stages in a subgraph with its own checkpointer, and an explicit input schema that hides the
-    path. Two stages that start together after the same node must be ``joint`` in the template.
+    Unsupported are cached stages, stages in a subgraph with its own checkpointer, and an explicit ``input_schema=``, which
+    hides the request's path from the stage. Two stages that start together after the same node must be ``joint`` in the
+    template.
 
     Args:
         graph: the compiled graph.
@@ -323,5 +327,8 @@ def _check_stages(
 
 
 def _routed_agents(graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str]) -> dict[str, str]:
-    """Return the stage of each node that is an agent with a ``VineMiddleware``, recognized by the agent's path channel."""
+    """Return the stage of each node of ``graph`` that is one of ``agents``, keyed by the node; both have the same name.
+
+    Empty if the graph lacks the channel for a request's path, which a ``VineMiddleware`` gives its agent.
+    """
     return {name: name for name in agents if name in graph.nodes and PATH_KEY in graph.channels}

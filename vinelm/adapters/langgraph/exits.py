@@ -22,8 +22,9 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
 def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
-    """Return the workflow with a template: its own, otherwise one read from the graph, including the stages where requests may
-    end.
+    """Return the workflow with a template: its own or, if it has none, the template read from the graph.
+
+    A template read from the graph includes the stages where requests may end.
 
     Args:
         workflow: the workflow.
@@ -40,14 +41,14 @@ def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
 
 
 def with_graph_exits(template: Template, graph: Any) -> Template:
-    """Return the template, with a stage marked as answerable (a request may end with its answer) only if the graph lets a
-    request end after it.
+    """Return the template, in which a stage stays answerable only if the graph lets a request end after the stage.
 
-    A request can end after a stage if a ``vine.route`` is between the stage and the next stage, or if no stage follows. An edge
-    of the application's own that leads to END or to another stage also counts in three cases: if the graph has no
-    ``vine.route``, after the last stage, and if the template branches. At such an edge only the application can end the
-    request. A stage also counts if only optional stages or judges come between it and the end
-    (:meth:`~vinelm.Template.held_before`).
+    A request may end with the answer of an answerable stage. It can end after a stage if a ``vine.route`` before the next stage
+    has an ``end=`` from which END is reached without another stage. An edge of the application's own to END counts in four
+    cases: the graph has no ``vine.route``, no stage follows, the stage is the template's last one, or the template branches. At
+    such an edge only the application can end the request. A stage also counts if only optional stages or judges come between it
+    and the end (:meth:`~vinelm.Template.held_before`). If the graph shows no such end, or not all nodes of the stages, the
+    template is returned unchanged.
 
     Args:
         template: The workflow's shape.
@@ -81,8 +82,9 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
 
 
 def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
-    """Return the template with two facts added that the ``vine`` object knows of the graph: each stage's default model, and the
-    stages after which the policy may end a request.
+    """Return the template, completed with two facts that the ``vine`` object knows of the graph.
+
+    These are each stage's default model, and the stages after which the policy may end a request.
 
     Args:
         template: The workflow's shape.
@@ -104,7 +106,7 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
 
 
 def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
-    """Check that the template and the graph declare the same stages as optional, with the same keys for the verdicts of judges.
+    """Require that template and graph have the same optional stages, and the same keys for the verdicts of judges.
 
     Raises:
         WorkflowError: Template and graph differ; the message names the stage.
@@ -123,8 +125,9 @@ def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
 
 
 def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:
-    """Return a function that takes a stage's name and returns the ``end=`` places of the ``vine.route`` edges between this
-    stage and the next stages.
+    """Return a function: given a stage's name, it returns where the ``vine.route`` edges after the stage may end a request.
+
+    It returns the ``end=`` places of all such edges that come before the next stages.
 
     Args:
         graph: the compiled graph.

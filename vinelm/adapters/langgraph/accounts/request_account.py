@@ -41,12 +41,15 @@ class AccountPermit:
 
 
 class RequestAccount:
-    """A :class:`~vinelm.requests.protocols.CallGuard` that authorizes a call if ``guard`` does and the call's maximum cost
-    could be stored. Thread-safe.
+    """Authorizes the calls of one request, and stores each call's maximum cost before the call. Thread-safe.
+
+    It is a :class:`~vinelm.requests.protocols.CallGuard`: it authorizes a call if ``guard`` does and the maximum cost could be
+    stored.
 
     A stage that does not finish writes nothing to the graph's channels. So each call's maximum cost is stored with the thread's
-    checkpoints before the call, and the difference to its real cost when its invocation ends. Another run of the same request,
-    in this or another process, starts from the stored sum. If the process dies in between, the maximum cost stays recorded.
+    checkpoints before the call. The difference to the real cost is stored when the invocation that made the call ends. Another
+    run of the same request, in this or another process, starts from the stored sum. If the process dies before the invocation
+    ends, the maximum cost stays recorded.
 
     Calls are refused if the account cannot be read or written, because their cost could not be counted.
 
@@ -99,15 +102,14 @@ class RequestAccount:
 
     @property
     def key(self) -> str:
-        """The account's name, as stored with the invocations of the path; an empty string until the account is opened."""
+        """The account's name, which the path's entries also store; an empty string until the account is opened."""
         return self._found.key
 
     async def open(self, begun: Beginning, *, is_async: bool) -> None:
-        """Find the request's account by the position ``begun`` where this run begins, and report what the request's earlier
-        runs have paid.
+        """Find the request's account, and report what the request's earlier runs have paid.
 
-        Does nothing if the account is already open. ``is_async`` states whether the checkpointer's asynchronous methods are
-        used.
+        ``begun`` is the position in the thread where this run begins. Does nothing if the account is already open. ``is_async``
+        states whether the checkpointer's asynchronous methods are used.
         """
         found = await self._accounts.find(begun, is_async=is_async)
         with self._lock:
@@ -180,16 +182,19 @@ class RequestAccount:
     # -- what calls really cost ----------------------------------------------------------------------------------
 
     def ended(self, upper_usd: float, usd: float) -> None:
-        """Record that an authorized call has cost ``usd`` dollars, at most ``upper_usd``. The checkpointer still has
-        ``upper_usd`` until :meth:`settle` writes the difference.
+        """Record that an authorized call has cost ``usd`` dollars instead of its maximum ``upper_usd``.
+
+        The checkpointer still has ``upper_usd`` until :meth:`settle` writes the difference.
         """
         with self._lock:
             self._authorized_usd += usd - upper_usd
             self._due_usd += usd - upper_usd
 
     def recorded(self, usd: float) -> None:
-        """Record the cost of an ended invocation in dollars. The part above the cost of its authorized calls was spent by calls
-        without a permit, and is added to the account.
+        """Record the cost of an ended invocation in dollars.
+
+        If the recorded costs exceed those of the authorized calls, calls without a permit spent the rest, which is added to the
+        account.
         """
         with self._lock:
             self._recorded_usd += usd
@@ -217,8 +222,9 @@ class RequestAccount:
             await self._write(due_usd, due_usd, is_async=is_async)
 
     async def _write(self, usd: float, due_usd: float, *, is_async: bool) -> None:
-        """Add ``usd`` dollars to the stored account. If that fails, ``due_usd`` dollars, if positive, are added with the next
-        write.
+        """Add ``usd`` dollars to the stored account.
+
+        If that fails, the next write adds ``due_usd`` dollars in addition, if they are positive.
         """
         begun = self._begun
         try:

@@ -24,10 +24,9 @@ _MOST_STEPS = 1000
 
 
 class SaverRow(NamedTuple):
-    """The place of VineLM's own values in a checkpointer: the id of a checkpoint without channels, and its namespace, which no
-    graph uses.
+    """The place in a checkpointer where VineLM stores its own values: a checkpoint id in a namespace that no graph uses.
 
-    The values are stored as this checkpoint's pending writes.
+    The checkpoint with this id has no channels. The values are stored as its pending writes.
     """
 
     namespace: str
@@ -89,13 +88,13 @@ class SaverRows:
         await self._call("put_writes", config, [(CHANNEL, dict(value))], uuid4().hex, is_async=is_async)
 
     async def lineage(self, checkpoint_id: str | None, until: Collection[str] = (), *, is_async: bool, waits: bool) -> Lineage:
-        """Return a checkpoint of the root graph and its ancestors, newest first, ending with the first one that is in
-        ``until``.
+        """Return a checkpoint of the root graph and its ancestors, newest first.
+
+        They end with the first checkpoint that is in ``until``, or with that of the request's input.
 
         Args:
             checkpoint_id: the id of the checkpoint; None gives an empty lineage.
-            until: ids of checkpoints at which the search ends; without a match it ends at the checkpoint of the request's
-                input.
+            until: ids of checkpoints at which the search ends.
             is_async: whether the checkpointer's asynchronous methods are used.
             waits: whether to wait briefly if the checkpoint is not saved yet.
         """

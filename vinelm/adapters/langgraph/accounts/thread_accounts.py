@@ -31,10 +31,10 @@ class Beginning:
     Attributes:
         checkpoint_id: the root graph's checkpoint that the invocation follows.
         request_id: the request's id, if the caller set it.
-        account: key of the account that the path names, if the run continues this path; None if it names none. It is used if
-            checkpoints are not saved.
-        after: key of the account of the thread's previous request; empty if that request has no account, None if this is
-            unknown.
+        account: key of the account that the stored path names, if the run continues this path; None if the path names none. The
+            key is used if checkpoints are not saved.
+        after: if the run begins a new path, the key of the account of the thread's previous request. It is empty if that
+            request has no account, None if this is unknown.
         is_saved_late: whether LangGraph saves checkpoints only when the run ends.
     """
 
@@ -97,8 +97,9 @@ class ThreadAccounts:
         self._made: set[SaverRow] = set()
 
     async def find(self, begun: Beginning, *, is_async: bool) -> FoundAccount:
-        """Return the account that a run continues, given the position ``begun`` where it begins; a new account if there is
-        none.
+        """Return the account of the request that a run continues; a new account if there is none.
+
+        ``begun`` is the position in the thread where the run begins.
         """
         key = None if begun.request_id is None else f"{_OF_REQUEST}{uuid5(_NAMES, begun.request_id)}"
         if key is not None:
@@ -117,11 +118,10 @@ class ThreadAccounts:
         return FoundAccount(match, known.get(match, _Known()).paid_usd, birth=birth)
 
     async def _known(self, account: str | None, *, is_async: bool) -> tuple[int, dict[str, _Known]]:
-        """Return the number of the page (a stored row with several accounts) to which a new account is added, and the stored
-        accounts by key.
+        """Return the number of the page to which a new account is added, and the stored accounts by key.
 
-        Only the accounts on the last page and on the page of ``account`` are read; ``account`` is the key that the run's path
-        names.
+        A page is a stored row with several accounts. Only the accounts on the last page and on the page of ``account`` are
+        read; ``account`` is the key that the run's path names.
         """
         page, values = await self._rows.latest(_PAGES, is_async=is_async) or (_page(0), None)
         if values is None:
@@ -134,8 +134,9 @@ class ThreadAccounts:
         return _number(self._last_page), known
 
     async def pay(self, account: FoundAccount, usd: float, begun: Beginning | None, *, is_async: bool) -> None:
-        """Add dollars, which may be negative, to an account. ``begun`` is the position where the run begins, None after the
-        run's first payment.
+        """Add dollars, which may be negative, to an account.
+
+        ``begun`` is the position where the run begins; None after the run's first payment.
         """
         value: dict[str, Any] = {"account": account.key, "usd": usd}
         row = _row_of(account.key)
@@ -154,8 +155,7 @@ class ThreadAccounts:
         await self._rows.append(row, value, is_async=is_async)
 
     async def _match(self, begun: Beginning, known: Mapping[str, _Known], *, is_async: bool) -> tuple[str | None, str | None]:
-        """Return the key of the account in ``known`` that the run continues, and the id of the checkpoint of the request's
-        input.
+        """Return the key of the account in ``known`` that the run continues, and the id of the request's input checkpoint.
 
         The key is None if the run needs a new account; the id is None if it was not found or not needed.
         """
@@ -176,11 +176,11 @@ class ThreadAccounts:
     async def _of_birth(
         self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
     ) -> tuple[list[str], list[str]]:
-        """Return the keys of two groups of accounts in ``known``: those of the request whose input was saved in the checkpoint
-        ``birth``, and those whose request is unknown.
+        """Return two lists of keys in ``known``: accounts of the request with the input ``birth``, and of unknown requests.
 
-        If ``birth`` is None, the first group is empty. The second group then has the accounts whose request came, or may have
-        come, right after the request of account ``after``; all accounts if ``after`` is None.
+        ``birth`` is the id of the checkpoint with the request's input. If it is None, the first list is empty. The second list
+        then has the accounts whose request came, or may have come, right after the request of account ``after``; all accounts
+        if ``after`` is None.
         """
         if birth is None:
             return [], [key for key, one in known.items() if after is None or one.after in {None, after}]
@@ -219,8 +219,9 @@ def _row_of(key: str) -> SaverRow:
 
 
 def _page(number: int) -> SaverRow:
-    """Return the row of the page (a stored list of accounts) with this number. The row's id has LangGraph's format, since some
-    checkpointers parse ids.
+    """Return the row of the page (a stored list of accounts) with this number.
+
+    The row's id has LangGraph's format, because some checkpointers parse ids.
     """
     return SaverRow(_PAGES, f"00000000-0000-6000-8000-{number:012x}")
 

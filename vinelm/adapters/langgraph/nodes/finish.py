@@ -60,8 +60,9 @@ def make_finish(finder: RunFinder) -> Callable[..., Any]:
 def _finished(
     run: GraphRun, outcomes: RunOutcomes, path: tuple[str, ...], state: Any, config: RunnableConfig
 ) -> dict[str, Any]:
-    """Return the finish node's update of the state: invocation outcomes that are not stored yet, and, if an earlier answer is
-    returned, the values of that answer. Empty if nothing has to be written.
+    """Return the finish node's update of the state; empty if nothing has to be written.
+
+    It has the invocation outcomes that are not stored yet. If an earlier answer is returned, it also has this answer's values.
     """
     channels, keys = channels_of(config), outcomes.signals.answer
     if keys and not channels:
@@ -86,8 +87,9 @@ def _finished(
 
 
 def _refuse(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: Sequence[str]) -> None:
-    """Raise :class:`WorkflowError` if the graph's state lacks a key of ``keys``, which hold the answer, or if the key's value
-    cannot be replaced.
+    """Raise :class:`WorkflowError` if the graph's state lacks one of ``keys``, or if the value of one cannot be replaced.
+
+    ``keys`` are the keys of the state that hold the answer.
     """
     for key in keys:
         channel = channels.get(key)
@@ -113,7 +115,7 @@ def _place(classes: Sequence[int | None], wanted: int) -> str:
 
 
 def _agreement(classes: Sequence[int | None], wanted: int) -> str:
-    """Return a text that states how many of the request's answers are equal to the returned one, such as "two of three agree".
+    """Return how many of the request's answers are equal to the returned one, as a text such as "two of three agree".
 
     ``classes`` has the number of the answer class (a group of equal answers) of each invocation, None without an answer;
     ``wanted`` is the class that is returned.

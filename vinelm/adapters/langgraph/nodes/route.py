@@ -89,15 +89,15 @@ class Destinations:
         return bounds
 
     def read(self, verdict: Any, own_places: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
-        """Return where to go, in a form that LangGraph accepts, and the names of the route's places in it.
+        """Return the destination, in a form that LangGraph accepts, and which of the route's places it names.
 
         Args:
             verdict: the result of the application's function.
             own_places: the places that the function's return type declares.
 
         Returns:
-            The destination, and the names. The names are empty if LangGraph has to interpret the result, or if it is one of
-                ``own_places``.
+            The destination, and the names of the places. The names are empty if LangGraph has to interpret the result, or if it
+                is one of ``own_places``.
 
         Raises:
             WorkflowError: the result names a place that the route does not have.
@@ -202,7 +202,8 @@ class RouteEdge:
     def decide(self, verdict: Any, state: Any, config: RunnableConfig) -> Any:
         """Return the place where the edge leads, given ``verdict``, the result of the application's function.
 
-        A result that names a place outside of the route, which the function's return type declares, is followed unchanged.
+        The function's return type may declare places outside of the route. A result that names such a place is followed
+        unchanged.
         """
         onward, places = self.destinations.read(verdict, self._own_places)
         end = self.destinations.end
@@ -237,8 +238,7 @@ class RouteEdge:
     def _goes_on(
         self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any, template: Template | None, *, is_answer: bool
     ) -> str | None:
-        """Return where the request continues: a place, or "" to follow the result of the application's function; None if the
-        request ends here.
+        """Return the place where the request continues; "" to follow the application's function; None if the request ends.
 
         Args:
             at: the run and the request's path.
@@ -261,8 +261,10 @@ class RouteEdge:
         return onward if next_places and self._has_turns_left(at, template, next_places, arms) else None
 
     def _arms(self, places: tuple[str, ...], template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
-        """Return the stages that may come next at ``places``; if the template allows some of them after ``stages``, only these.
-        None if unknown.
+        """Return the stages that may come next at ``places``; None if unknown.
+
+        ``stages`` are the stages of the request so far. If the template allows some of the found stages after them, only these
+        are returned.
         """
         found: set[str] = set()
         for place in places:
@@ -298,10 +300,10 @@ class RouteEdge:
     def _has_turns_left(
         self, at: RunPath, template: Template | None, places: tuple[str, ...], arms: frozenset[str] | None
     ) -> bool:
-        """Count one more turn of the loop to each of ``places``; return whether the template and the maximum number of turns
-        allow it.
+        """Count one more turn of the loop to each of ``places``; return whether all limits allow this turn.
 
-        ``arms`` are the stages that may come next at these places; None if unknown.
+        The limits are the template and the maximum numbers of turns. ``arms`` are the stages that may come next at these
+        places; None if unknown.
         """
         if template is not None and not template.leaves_room(len(at.path), at.stages, arms):
             return False

@@ -32,8 +32,9 @@ def user_place(error: BaseException) -> str | None:
 
 
 def user_line(error: BaseException) -> tuple[str, int] | None:
-    """Return the file and the number of the innermost line of the application's code in the traceback of ``error``; None if it
-    has none.
+    """Return (file, line number) of the innermost line of the application's code in the traceback of ``error``.
+
+    None if the traceback has no such line.
     """
     found: tuple[str, int] | None = None
     trace: TracebackType | None = error.__traceback__
@@ -134,8 +135,9 @@ def marked(runnable: Any, mark: str) -> Any:
 
 
 def held_attribute(runnable: Any, name: str) -> Any:
-    """Return the attribute ``name`` from the object's ``__dict__``; None if it has none. Objects that it wraps are not
-    searched.
+    """Return the attribute ``name`` from the ``__dict__`` of ``runnable``; None if it is not there.
+
+    Objects that ``runnable`` wraps are not searched.
     """
     return getattr(runnable, "__dict__", {}).get(name)
 

@@ -42,8 +42,9 @@ def make_stage(
 ) -> Callable[..., Any]:
     """Return a LangGraph node that runs ``fn``; it is a coroutine function if ``fn`` is one.
 
-    If the application's own code calls the node, instead of LangGraph, ``fn`` gets the caller's model. If the caller passes
-    none, it gets the model of a new invocation. The node has no ``__wrapped__``, since LangGraph reads its signature.
+    If the application's own code calls the node, instead of LangGraph, ``fn`` gets the model that the caller passes. If the
+    caller passes none, ``fn`` gets the model of a new invocation. The node has no ``__wrapped__``, because LangGraph has to
+    read the node's own signature.
 
     Args:
         finder: begins the invocations that LangGraph asks for.
@@ -113,10 +114,9 @@ def _has_model(fn: Callable[..., Any], more: tuple[Any, ...], given: Mapping[str
 
 
 def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> Any:
-    """Return ``out``, the result of the function of stage ``name``, with the entry that adds the invocation ``scope`` to the
-    request's path.
+    """Return ``out``, the result of the function of stage ``name``, plus an entry of the request's path for this invocation.
 
-    The entry is left out if VineLM's own code fails and ``on_error`` is "default".
+    ``scope`` is the invocation. The entry is left out if VineLM's own code fails and ``on_error`` is "default".
     """
     try:
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
@@ -130,8 +130,9 @@ def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> 
 
 
 def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[Any]) -> dict[str, Any]:
-    """Return the values of the arguments ``names`` (such as config or store) that a stage's function takes besides the state
-    and the model.
+    """Return the values of the arguments ``names`` that a stage's function takes besides the state and the model.
+
+    Such arguments are the config and the store, for example.
     """
     found: dict[str, Any] = {}
     for name in names:
@@ -145,10 +146,10 @@ def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[A
 
 
 def with_entry(out: Any, written: list[Entry | Note], stage: str) -> Any:
-    """Return a single update of the state with a node's result ``out`` and the path's entries ``written``, so that LangGraph
-    writes both or neither.
+    """Return a single update of the state with a node's result ``out`` and the path's entries ``written``.
 
-    Raises :class:`WorkflowError` if ``out`` leads to another graph; ``stage`` names the node in the message.
+    LangGraph then writes both or neither. Raises :class:`WorkflowError` if ``out`` leads to another graph; ``stage`` names the
+    node in the message.
     """
     mine = {PATH_KEY: written}
     if out is None:

@@ -1,5 +1,6 @@
-"""The functions of stages that write a label: a verifier says whether the answer in the state is right, a classifier names the
-request's type.
+"""The functions of stages that write a label: verifiers and classifiers.
+
+A verifier says whether the answer in the state is right. A classifier names the request's type.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ def _filled(label: str, prompt: str, state: Any) -> str:
 
 
 def _asked(model: Any, messages: list[Any], schema: Mapping[str, Any], read: Callable[[str], str]) -> str:
-    """Call the model and return ``read(text)``, where ``text`` is the model's reply. If the model can, the reply is JSON that
-    fits ``schema``.
+    """Call the model and return ``read(text)``, where ``text`` is the model's reply.
+
+    If the model supports this, the reply is JSON that fits ``schema``.
     """
     try:
         structured = model.with_structured_output(schema, include_raw=True)
@@ -154,7 +156,7 @@ def read_label(text: str, labels: Sequence[str]) -> str:
     """Return the label that a reply names, or ``"other"``.
 
     The label is read from the key ``kind`` of a JSON object, ignoring case. Without such an object, it is read from the first
-    and the last line: a line counts if it is a label or ends with a label after a colon. The result is ``"other"`` if these
+    and the last line. A line counts if it is a label, or ends with a label after a colon. The result is ``"other"`` if these
     disagree or name no label.
     """
     by_word = {one.casefold(): one for one in (*labels, OTHER)}
@@ -167,7 +169,7 @@ def read_label(text: str, labels: Sequence[str]) -> str:
 
 
 def _field(text: str, key: str) -> Any:
-    """Return the value of a key in ``text``, an object in JSON; None if the key is missing or the text is not valid JSON."""
+    """Return the value of a key in the JSON object ``text``; None if the key is missing or the text is not valid JSON."""
     try:
         return json.loads(text).get(key)
     except ValueError:

@@ -36,8 +36,9 @@ class InnerTrail:
         self._nodes: list[set[str]] = []
 
     def begun(self, path: tuple[str, ...], stages: tuple[str, ...], where: Where) -> None:
-        """Record that an invocation has begun in the node ``where``. ``path`` and ``stages`` are the models and stages of the
-        request's path, ending with this invocation.
+        """Record that an invocation has begun in the node ``where``.
+
+        ``path`` and ``stages`` are the models and stages of the request's path, ending with this invocation.
         """
         with self._lock:
             self.tasks.add(where.task)
@@ -53,9 +54,7 @@ class InnerTrail:
                 self._begun[after] = self._begun.pop(before)
 
     def ended(self, invocation: Invocation) -> None:
-        """Add an invocation that has ended to this record of the path. Failed invocations, and those whose beginning was not
-        recorded here, are left out.
-        """
+        """Add an ended invocation to this record of the path, unless it failed or its beginning was not recorded here."""
         with self._lock:
             path = invocation.prefix
             found = self._begun.get(path)
@@ -67,8 +66,9 @@ class InnerTrail:
             self._nodes = [*self._nodes[:k], nodes]
 
     def _behind(self, path: tuple[str, ...], stages: tuple[str, ...]) -> int:
-        """Complete this record so that it has all invocations before the last one of ``path``; return the index of the last
-        one.
+        """Make this record agree with ``path`` up to the last invocation of ``path``, and return this invocation's index.
+
+        If the models recorded so far differ from those of ``path``, all entries are made again from ``path``, without costs.
         """
         k = len(path) - 1
         if [entry["model"] for entry in self._entries[:k]] != list(path[:k]):
@@ -77,9 +77,9 @@ class InnerTrail:
         return k
 
     def before(self, node: str) -> PathValue:
-        """Return the path before the first invocation that ``node`` has made, since the node now runs again from its start.
+        """Return the path before the first invocation that ``node`` has made, because ``node`` now runs again from its start.
 
-        It is the whole path if the node has made no invocation.
+        If the node has made no invocation, this is the whole path.
         """
         with self._lock:
             k = next((i for i, nodes in enumerate(self._nodes) if node in nodes), len(self._entries))
@@ -101,11 +101,10 @@ class InnerTrails:
         self._lock = Lock()
 
     def begin(self, config: RunnableConfig | None) -> tuple[InnerTrail, PathValue | None] | None:
-        """Return a new trail for a run whose first model call is inside a subgraph, and the path so far of the run that it
-        resumes.
+        """Return a new trail for a run whose first model call is inside a subgraph, and the path of the run that it resumes.
 
         The path is None if the run resumes no run of this process. The result is None if the run has no thread or no
-        checkpointer, since it can then not be resumed.
+        checkpointer, because such a run cannot be resumed later.
         """
         given: dict[str, Any] = {} if config is None else config.get("configurable", {})
         thread, saver, where = given.get("thread_id"), given.get(_CHECKPOINTER), where_of(config)
@@ -122,8 +121,9 @@ class InnerTrails:
         return trail, last.before(where.node) if last is not None and is_resumed else None
 
     def extended(self, config: RunnableConfig, value: PathValue | None) -> PathValue | None:
-        """Return the stored path plus the subgraph invocations of the thread's last run; None if there are no such invocations,
-        or if they do not continue the stored path.
+        """Return the stored path plus the subgraph invocations of the thread's last run.
+
+        None if there are no such invocations, or if they do not continue the stored path.
         """
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)
@@ -138,9 +138,9 @@ class InnerTrails:
 
 
 def _of(saver: Any, kept: tuple[Callable[[], Any], InnerTrail] | None) -> InnerTrail | None:
-    """Return the trail stored for a thread if it belongs to the checkpointer ``saver``; None if there is none, or if it belongs
-    to another one.
+    """Return the trail stored for a thread if it belongs to the checkpointer ``saver``, otherwise None.
 
-    ``kept`` is (a function that returns the trail's checkpointer, the trail). A deleted checkpointer may have had the same id.
+    ``kept`` is (a function that returns the trail's checkpointer, the trail); None if no trail is stored. The checkpointers are
+    compared as objects, because the id of a deleted object may be used again.
     """
     return kept[1] if kept is not None and kept[0]() is saver else None

@@ -1,5 +1,6 @@
-"""The outcomes of a run's invocations. Each is computed when the state is visible, reported to the policy once, and stored in
-the path.
+"""The outcomes of a run's invocations.
+
+Each outcome is computed when the state is visible, reported to the policy once, and stored in the path.
 """
 
 from __future__ import annotations
@@ -121,8 +122,9 @@ class RunOutcomes:
             self._stages.clear()
 
     def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
-        """Report the outcomes of ``path`` to the policy, and return those that are not stored in the graph's path yet, as notes
-        to be written.
+        """Report the outcomes of ``path`` to the policy, and return those that the graph's stored path lacks.
+
+        The node writes the returned notes to the path.
 
         Args:
             config: LangGraph's config of the node. If None, the last invocation gets an empty outcome, because its node has not
@@ -158,8 +160,9 @@ class RunOutcomes:
         return tuple(one["answer_class"] for one in shown)
 
     def firsts(self, path: Path) -> list[dict[str, Any]]:
-        """Return the first answer of each class of equal answers, as the values of the state's ``answer=`` keys. The index in
-        the list is the number of the class.
+        """Return the first answer of each class of equal answers, in the order of the classes' numbers.
+
+        Each answer is a mapping with the values of the state's ``answer=`` keys.
         """
         with self._lock:
             shown = [self._shown.get(path[:k], NOTHING) for k in range(1, len(path) + 1)]

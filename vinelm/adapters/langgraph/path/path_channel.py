@@ -29,7 +29,7 @@ class ChannelSession:
 
     Attributes:
         at_s: when LangGraph opened the channels (at the call of invoke), in ``time.monotonic()`` seconds.
-        owned: objects to keep as long as the run lives. The key is the object that stored the value here.
+        owned: objects to keep as long as the run lives, each keyed by the object that stored it here.
         is_stored: whether the graph's checkpoints carry the path.
     """
 
@@ -99,16 +99,20 @@ class Execution(NamedTuple):
 
 
 class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
-    """The channel of the graph's state that stores a request's path. An entry is written together with its stage's update, so
-    that a retry or replay leaves a single entry.
+    """The channel of the graph's state that stores a request's path, with an entry for each invocation of a stage.
 
-    An entry with position k replaces the entries from k on. The branches of a fan-out write the same entry; the path has it
-    once, with the total cost of all branches. A branch repeated in another run may have used another model; then the first
-    branch's entry is kept. Parallel stages write one position each. Different stages at one position in one superstep raise an
-    error. A note adds an outcome to the entry at its position; only the first note counts. Entries of chat models stay pending
-    in the channel until the superstep ends (:meth:`wait`). Without a plan, each ``VineLM`` of an application (for example one
-    per file) counts its invocations separately. Their stages then get consecutive positions, since no template orders them. The
-    end of a run only closes the path; :func:`is_new_request` decides whether the next stage continues the path.
+    An entry is written together with its stage's update, so that a retry or replay leaves a single entry. An entry with
+    position k replaces the entries from k on. The branches of a fan-out write the same entry; the path has it once, with the
+    total cost of all branches. If a branch is repeated in another run, it may use another model; then the first branch's entry
+    is kept.
+
+    Parallel stages write one position each. Different stages at one position in one superstep raise an error. Without a plan,
+    however, they get consecutive positions, since no template orders them. There, each ``VineLM`` of an application (for
+    example one per file) counts its invocations separately.
+
+    A note adds an outcome to the entry at its position; only the first note counts. Entries of chat models stay pending in the
+    channel until the superstep ends (:meth:`wait`). The end of a run only closes the path; :func:`is_new_request` decides
+    whether the next stage continues the path.
 
     Attributes:
         path: the entries so far.
@@ -230,7 +234,8 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
     def finish(self) -> bool:
         """Close the path and return whether it was open and not empty.
 
-        LangGraph also calls this when only Sends are left; the next entry opens the path again.
+        LangGraph also calls this in the middle of a run, when only ``Send`` tasks are left; the next entry opens the path
+        again.
         """
         if not self.path or self.closed:
             return False
@@ -243,12 +248,16 @@ def is_new_request(
 ) -> bool:
     """Return whether the invocation of ``stage`` begins a new request instead of continuing the stored path.
 
-    A ``request_id`` other than the path's means a new request. Otherwise the template decides. Its root stage, the first one,
-    starts a new request if it cannot follow the path. If the run that wrote the path has ended, the root stage always starts a
-    new request, unless the request is known to be the same. A request is known to be the same by its id, or because the run
-    that wrote the path is still running (``is_same_run``): LangGraph closes channels in the middle of a run if only Sends are
-    left. Every other stage continues the path. If the template branches, several stages may begin a request, and a run in
-    progress never begins another request. Without a template, a path whose run has ended is followed by a new request.
+    It does if no path is stored, or if ``request_id`` differs from the id that the path has. Otherwise the template decides:
+
+    - Without a template, a new request begins if the run that wrote the path has ended.
+    - If only one stage may begin a request, all other stages continue the path. That stage begins a new request if the run has
+      ended, or if the stage cannot come next on the path.
+    - If the template branches, each stage that may begin a request is treated like this single first stage. But a run in
+      progress begins no other request.
+
+    The run does not count as ended if the request is known to be the same. It is known by its id, or because the run is still
+    in progress (``is_same_run``): LangGraph closes the path in the middle of a run if only ``Send`` tasks are left.
     """
     if value is None or not value["path"]:
         return True
@@ -353,8 +362,9 @@ def kind_in(value: PathValue) -> str | None:
 
 
 def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
-    """Return the path as it is in the graph's channel, for code whose state does not contain it: a thread's first node, the
-    target of a Send, or an edge.
+    """Return the path as it is in the graph's channel.
+
+    This is for code whose state does not contain the path: a thread's first node, the target of a Send, or an edge.
 
     Args:
         config: LangGraph's config of the node or edge.
@@ -385,10 +395,10 @@ def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
 
 
 def with_waiting(value: PathValue | None, channel: PathChannel, own: list[Entry | Note]) -> PathValue | None:
-    """Return the path as it will be after a node's superstep: ``value`` with the node's pending entries ``own`` added; None if
-    the path is still empty.
+    """Return the path as it will be after a node's superstep; None if the path is still empty.
 
-    ``channel`` is the graph's path channel. It stays unchanged: a copy of it applies the entries.
+    It is ``value`` with the node's pending entries ``own`` added. ``channel`` is the graph's path channel. It stays unchanged:
+    a copy of it applies the entries.
     """
     if not own:
         return value

@@ -91,7 +91,7 @@ class RunPlaces:
             stage: its stage.
             path: models of the run's path so far.
             stages: stages of the run's path so far.
-            is_per_node: whether later calls of the stage in the same superstep continue its invocation.
+            is_per_node: whether all calls of the stage in the same superstep share one position.
         """
         with self._lock:
             if where.step != self.last_step or not where.step:

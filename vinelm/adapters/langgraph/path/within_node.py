@@ -1,5 +1,6 @@
-"""Adds the path channel, which stores a request's path, to graphs whose stages are chat models, so that no wrapped node has
-added it.
+"""Adds the path channel, which stores a request's path, to graphs whose stages are chat models.
+
+Such graphs have no wrapped node, which would have added the channel.
 """
 
 from __future__ import annotations
@@ -51,9 +52,7 @@ def write_path(config: RunnableConfig, written: list[Entry | Note], *, is_unplan
 
 
 def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
-    """Return the path that the node of ``config`` sees, and whether the node has already added invocations to it in this
-    execution.
-    """
+    """Return the path as the node of ``config`` sees it, and whether this execution of the node has added to the path."""
     channel = channel_of(config)
     if channel is None:
         return None, False

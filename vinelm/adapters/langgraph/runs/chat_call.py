@@ -212,9 +212,9 @@ class ChatCall:
 
 @contextmanager
 def node_of(config: RunnableConfig | None) -> Iterator[None]:
-    """Attribute model calls in the block to the node that ``config`` belongs to.
+    """Inside the block, attribute model calls to the node that ``config`` belongs to.
 
-    Needed after the first step of a chain that is a node, since LangGraph sets no context variable there.
+    Needed in a node that is a chain: after the chain's first step, LangGraph's context variable is not set.
     """
     given = (config or {}).get("configurable", {})
     if "__pregel_read" not in given or var_child_runnable_config.get() is not None:
@@ -228,7 +228,10 @@ def node_of(config: RunnableConfig | None) -> Iterator[None]:
 
 
 def halted_here() -> BaseException | None:
-    """Return the exception with which the profiler ended the surrounding run at a chat model's call, or None; never raises."""
+    """Return the exception with which the profiler ended the surrounding run at a chat model's call; None if it did not.
+
+    Never raises.
+    """
 
     def halted() -> BaseException | None:
         _, runtime = _node()
@@ -249,10 +252,10 @@ def _node_of(config: RunnableConfig) -> str:
 
 
 def _stage_of(node: str, config: RunnableConfig, template: Template | None) -> str:
-    """Return the stage of a node: the node's name, or the name prefixed with the surrounding nodes if the template uses that
-    name.
+    """Return the name of the stage that a node belongs to: usually the node's name.
 
-    A call inside a node of the outermost graph that the template declares ``per_node`` belongs to that node's stage.
+    If the template has a stage named after the surrounding nodes and the node (``helper/model``), it is this name. If the
+    template declares the surrounding node of the outermost graph ``per_node``, it is that node's name.
     """
     namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
     around = [part.partition(":")[0] for part in namespace.split("|")]

@@ -64,7 +64,7 @@ class DefaultRuns:
 
     @contextmanager
     def asked(self, stage: str, default: str | None) -> Iterator[None]:
-        """Inside the block, make ``default`` the default model of ``stage``; with None, the declared default still applies."""
+        """Inside the block, make ``default`` the default model of ``stage``; if it is None, the declared default applies."""
         token = _OWN.set(None if default is None else (stage, default))
         try:
             yield
@@ -206,10 +206,10 @@ def _carried(runtime: Runtime[Any] | None) -> RunContext | None:
 
 
 def _context(carried: RunContext, objective: Objective | None, config: RunnableConfig | None) -> RunContext:
-    """Return a run context for a call whose run was not found, with those fields of ``carried`` that caps and shared accounts
-    need.
+    """Return a run context for a call whose run was not found.
 
-    ``objective`` is used if ``carried`` has none. Without ``config`` the result has no ``configurable``.
+    It has the fields of ``carried`` that caps and shared accounts need. ``objective`` is used if ``carried`` has none. Without
+    ``config`` the result has no ``configurable``.
     """
     return RunContext(
         objective=carried.objective or objective,

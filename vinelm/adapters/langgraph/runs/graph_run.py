@@ -285,8 +285,9 @@ class GraphRun:
             await self.request_account.open(begun, is_async=is_async)
 
     def _beside_shared(self, guard: CallGuard | None) -> CallGuard | None:
-        """Return ``guard``, extended so that the account which the request shares with other requests, if any, must also allow
-        each call.
+        """Return a guard that allows a call only if ``guard`` and the account that several requests share both allow it.
+
+        Without such an account, only ``guard`` counts.
         """
         return with_account(guard, self._shared_account, None if self._default is None else self.note_failure)
 
@@ -308,8 +309,9 @@ class GraphRun:
             return True
 
     def end_loop(self, again: str) -> None:
-        """Reset the number of turns of the loop that continues at ``again``, since the run has left this loop and may enter it
-        again.
+        """Reset the number of turns of the loop that continues at ``again``.
+
+        The run has left this loop and may enter it again.
         """
         with self._lock:
             self._turns.pop(again, None)
@@ -397,8 +399,9 @@ class GraphRun:
                     choice.failed += invocation.failure is not None
 
     def fall_back(self, failed: Invocation, tried: Collection[str]) -> tuple[str, ...] | None:
-        """Record the failed call of ``failed``, and return the models of the path that ends with the next attempt; None if no
-        attempt follows.
+        """Record the failed attempt ``failed``, and return the models of the path that ends with the next attempt.
+
+        The result is None if no attempt follows.
 
         Args:
             failed: the failed attempt, which is not recorded yet. If this method returns None, it records nothing.
@@ -454,8 +457,9 @@ class GraphRun:
         self._guarded("observed", lambda: self.policy.observed(prefix, outcome), None, prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the number of the answer class (a group of equal answers) that the policy returns after the path ``prefix``;
-        None stands for the last answer.
+        """Return the number of the answer class that the policy returns after the path ``prefix``; None for the last answer.
+
+        An answer class is a group of equal answers.
         """
         return self._guarded("returned", lambda: self.policy.returned(prefix), None, prefix)
 
@@ -477,8 +481,9 @@ class GraphRun:
         self._guarded("interrupted", tell, None, prefix)
 
     def abandon(self, prefix: tuple[str, ...]) -> None:
-        """Report to the policy that the model which it chose after ``prefix`` does not run, since the default model runs
-        instead.
+        """Report to the policy that the model it chose after the path ``prefix`` does not run.
+
+        The default model runs instead.
         """
         if self._named[:-1] == prefix and self._named:
             self.interrupted(self._named)
@@ -508,8 +513,9 @@ class GraphRun:
             return path
 
     def go_on(self, value: PathValue) -> None:
-        """Keep the path in memory from now on. It begins with ``value``, the path that another run of the request executed
-        inside subgraphs.
+        """Keep the path in memory from now on, beginning with ``value``.
+
+        ``value`` is the path that another run of the request executed inside subgraphs.
         """
         self.resumed(value)
         with self._lock:
@@ -518,8 +524,9 @@ class GraphRun:
             self.path, self.stages = path_of(value)
 
     def is_past(self, where: Where) -> bool:
-        """Return whether the run keeps the path in memory and its last invocation began in another superstep than that of
-        ``where``.
+        """Return whether the run keeps its path in memory and has left the superstep in which its last invocation began.
+
+        ``where`` is the run's current position.
         """
         return self.places is not None and self.places.last_step != where.step
 

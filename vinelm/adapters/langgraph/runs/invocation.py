@@ -38,12 +38,12 @@ T = TypeVar("T")
 
 
 class InvocationScope(OneProcess):
-    """One invocation of a stage, as a context manager: makes its chat model, collects the usage of its calls, and records its
-    end.
+    """One invocation of a stage, as a context manager.
 
-    It works with ``with`` and ``async with``; the invocation fails if the block raises. If the run's policy falls back, a
-    failed call is recorded with its cost as one attempt, and the next best model makes the next attempt. The path ends with the
-    model that answered.
+    It makes the stage's chat model, collects the usage of the model's calls, and records the end of the invocation. It works
+    with ``with`` and ``async with``; the invocation fails if the block raises. If the run's policy falls back, a failed call is
+    recorded with its cost as one attempt, and the next best model makes the next attempt. The path ends with the model that
+    answered.
 
     Attributes:
         stage: name of the stage.
@@ -169,8 +169,9 @@ class InvocationScope(OneProcess):
         self._tokens = self._observed(self._told_of) or []
 
     def _hearing(self) -> Callable[[str], None] | None:
-        """Return a function that gets each piece of an answer's text and starts the tool calls in it; None if the stage
-        declares no ``eager=`` or no tool can start early.
+        """Return a function that gets each piece of an answer's text and starts the tool calls in it.
+
+        None if the stage declares no ``eager=`` or no tool can start early.
         """
         return None if self._ahead is None or self.eager is None else self._ahead.hearing(self.eager)
 

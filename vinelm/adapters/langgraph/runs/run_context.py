@@ -73,8 +73,9 @@ _FORKED: ContextVar[tuple[Any, ...]] = ContextVar("vinelm_forked", default=())
 
 
 def _note_fork() -> None:
-    """Record in a forked process which requests were in progress at the fork. This process has copies of their accounts, which
-    miss the payments of the parent process.
+    """Record in a forked process which requests were in progress at the fork.
+
+    This process has copies of these requests' accounts, which miss later payments of the parent process.
     """
     found: list[Any] = [AMBIENT.get()]
     with suppress(RuntimeError, KeyError):
@@ -120,8 +121,10 @@ PROFILED: list[object] = []
 
 
 class profiled_unit:  # noqa: N801 - used as a with-block
-    """A context manager for one run of a profile. Inside the block, chat model calls that do not belong to the profiled run are
-    refused, since their cost could not be recorded.
+    """A context manager for one run of a profile.
+
+    Inside the block, chat model calls that do not belong to the profiled run are refused, since their cost could not be
+    recorded.
     """
 
     def __enter__(self) -> None:
@@ -144,8 +147,9 @@ def require_priority(priority: Any) -> None:
 
 
 class ContextOwner:
-    """A reference to the adapter that made a context. ``adapter`` is None if the context was made in another process. Copies of
-    a context share one reference.
+    """A reference to the adapter that made a context. Copies of a context share one reference.
+
+    ``adapter`` is None if the context was made in another process.
     """
 
     __slots__ = ("adapter",)
@@ -192,10 +196,10 @@ class RunContext:
 
 
 def attach(run: RunContext, user: Any) -> Any:
-    """Return a copy of the user's context that carries ``run``. The copy has the same fields, and compares and serializes like
-    the original.
+    """Return a copy of the user's context that carries ``run``.
 
-    If ``user`` is None, ``run`` itself is returned.
+    The copy has the same fields, and compares and serializes like the original. If ``user`` is None, ``run`` itself is
+    returned.
 
     Raises:
         ConfigError: the context's class does not allow another attribute.
@@ -249,7 +253,7 @@ _NOTHING = RunContext()
 
 
 class KnowsCaps(Protocol):
-    """The attributes of an adapter that show whether a call whose request is unknown may belong to a request with a cap.
+    """The attributes of an adapter that show whether requests may have a cap. They are read for calls whose request is unknown.
 
     Attributes:
         has_contexts: whether the adapter has made the context of any request.
@@ -288,8 +292,9 @@ def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None
 
 
 def may_be_capped(context: RunContext, adapter: KnowsCaps) -> bool:
-    """Return whether this code may run for a request with a cap that is not visible here, as in a thread without a copied
-    context.
+    """Return whether this code may run for a request with a cap that is not visible here.
+
+    This can happen in a thread without a copied context.
     """
     return adapter.has_caps and context is _NOTHING and not is_carried()
 

@@ -83,9 +83,9 @@ _CHECKPOINTER, _DURABILITY = "__pregel_checkpointer", "__pregel_durability"  # L
 class RunRegistry:
     """Finds the run that a node or an edge belongs to. Thread-safe.
 
-    A run is kept as long as LangGraph keeps its channels. The channels are unknown if a graph's only stages are chat models, or
-    in a ``with vine.request(...)``. Of such runs the ``bound`` most recently used ones are kept; if an older run continues, it
-    gets a new policy.
+    A run is kept as long as LangGraph keeps its channels. Some runs have unknown channels: runs of a graph whose only stages
+    are chat models, and runs in a ``with vine.request(...)``. Of these runs, the ``bound`` most recently used ones are kept; if
+    an older one continues, it gets a new policy.
 
     Args:
         new_policy: returns the policy of a new run; called once per run.
@@ -130,10 +130,10 @@ class RunRegistry:
         return run
 
     def begun(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the run that has the channels ``opening`` or LangGraph's object ``control``, like :meth:`known`, but without
-        registering it.
+        """Return the run with the channels ``opening`` or LangGraph's object ``control``; None if no such run has begun.
 
-        Also finds the run of a node inside a subgraph, whose channels do not identify the run. None if no such run has begun.
+        Unlike :meth:`known`, this registers nothing. It also finds the run of a node inside a subgraph, whose channels do not
+        identify the run.
         """
         run: GraphRun | None = None if opening is None else opening.owned.get(self)
         return run or self._by_control.get(id(control)) or self._kept.get(id(control))
@@ -315,10 +315,10 @@ class RunFinder:
     def call(
         self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
     ) -> InvocationScope:
-        """Begin the invocation of a chat model that is called inside a subgraph or outside of a graph. The run keeps its path
-        in memory, since the root graph's channel cannot store it.
+        """Begin the invocation of a chat model that is called inside a subgraph or outside of a graph.
 
-        The invocation's run is the surrounding graph's, the surrounding ``with vine.request(...)``'s, or a new run.
+        The invocation's run is that of the surrounding graph or of the surrounding ``with vine.request(...)``, or a new run.
+        The run keeps its path in memory, since the root graph's channel cannot store the path.
 
         Args:
             stage: name of the stage.
@@ -341,10 +341,10 @@ class RunFinder:
     # -- one invocation ------------------------------------------------------------------------------------------
 
     async def _begun(self, place: Place, find: Callable[[Place], GraphRun], *, is_async: bool) -> InvocationScope:
-        """Find the run with ``find``, which also fills in ``place``, and begin the invocation. If VineLM itself fails, the
-        invocation uses the default model.
+        """Find the run with ``find``, which also fills in ``place``, and begin the invocation.
 
-        With ``is_async`` the coroutine may wait for the checkpointer; otherwise it never waits.
+        If VineLM itself fails, the invocation uses the default model. With ``is_async`` the coroutine may wait for the
+        checkpointer; otherwise it never waits.
         """
         try:
             run = find(place)
@@ -611,8 +611,9 @@ class RunFinder:
             return None, str(error)
 
     def _policy_of(self, context: RunContext) -> Policy:
-        """Return the policy of a new run. If no policy is given, or if making it fails, this is the policy that chooses the
-        default models.
+        """Return the policy of a new run.
+
+        If no policy is given, or if making it fails, this is the policy that chooses the default models.
         """
         try:
             policy = context.policy

@@ -157,11 +157,10 @@ def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
 def _fixed(
     tools: Mapping[str, DeclaredTool], run: GraphRun, prefix: tuple[str, ...], state: Mapping[str, Any]
 ) -> list[ToolCandidate]:
-    """Return the tool calls, declared with ``ahead=``, that nodes of the graph may make right after an invocation, with their
-    probabilities according to the plan.
+    """Return the tool calls that nodes of the graph may make right after an invocation, as far as ``ahead=`` declares them.
 
-    ``prefix`` has the models of the path up to the invocation; ``state`` is the state before it, from which arguments are
-    computed.
+    Each has its probability according to the plan. ``prefix`` has the models of the path up to the invocation; ``state`` is the
+    state before it, from which arguments are computed.
     """
     found = []
     for name, tool in tools.items():

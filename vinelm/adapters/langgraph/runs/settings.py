@@ -106,8 +106,7 @@ class AdapterSettings:
         return found
 
     def note_exits(self, again: Iterable[str] = (), end: str | None = None) -> None:
-        """Record that an edge leads to one of the places ``again`` if the request continues, or to ``end`` if the policy ends
-        it.
+        """Record that an edge leads to one of the places ``again``, or to ``end`` if the policy ends the request there.
 
         Without ``end``, record that the application asked for the finish node.
         """

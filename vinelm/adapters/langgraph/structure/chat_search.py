@@ -77,7 +77,10 @@ class HeldStages:
     adapters: list[Any] = field(default_factory=list)
 
     def is_one_stage(self, node: str) -> bool:
-        """Return whether all calls of this node, including those in graphs that it makes, can only be planned as one stage."""
+        """Return whether the node makes a graph when it runs, so that all its calls can only be planned as one stage.
+
+        Such a node must also call or make a chat model, use no other stage's name, and not be LangGraph's ``ToolNode``.
+        """
         return self.makes_graph and not self.is_tools and self.names <= {node} and (self.makes_some or bool(self.names))
 
 
@@ -338,7 +341,7 @@ def _makes_graph(value: Any) -> bool:
 
 
 def _methods_used(kind: type, names: Set[str]) -> list[FunctionType]:
-    """Return the methods of the class ``kind`` that code may call on an instance if ``names`` are the names in the code.
+    """Return the methods of the class ``kind`` that code may call on an instance, given all ``names`` that occur in the code.
 
     ``__init__`` is included, and so are the methods that these methods name. Empty for classes outside the application's code.
     """
@@ -394,8 +397,10 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
 
 @functools.lru_cache(maxsize=4096)
 def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
-    """Return the chains of names in code: each name that it loads, with the attributes that it then reads, as in ``("agents",
-    "writer", "invoke")``.
+    """Return the chains of names in code: a name that the code loads, followed by the attributes that it then reads.
+
+    For example ``("agents", "writer", "invoke")``. The ends of each chain, here ``("writer", "invoke")`` and ``("invoke",)``,
+    are included, and so are the chains of inner functions.
     """
     found: list[tuple[str, ...]] = []
     chain: list[str] = []
@@ -414,8 +419,7 @@ def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
 
 
 def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
-    """Return the parts of an object that the attribute chains in ``chains`` refer to, or the object itself if the parts are
-    unknown.
+    """Return the parts of an object to which the attribute chains in ``chains`` refer; the object itself if these are unknown.
 
     An object may hold one model for each node, as in ``self.agents.writer``.
     """

@@ -98,8 +98,9 @@ class NodeGraph:
         return frozenset(name for stages in self._outcomes_of(place, 0, frozenset()) for name, _ in stages)
 
     def is_clear(self, place: str) -> bool:
-        """Return whether it is known which stages may come first if a request goes to ``place``: no edge on the way there has
-        an unknown target.
+        """Return whether it is known which stages may come first if a request goes to ``place``.
+
+        It is known if no edge on the way there has an unknown target.
         """
         if place == END or place in self._stage_of:
             return True
@@ -137,10 +138,10 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """Return the sets of stages that may start together after a node, each with the ``times=`` limits of the routes that
-        lead to it.
+        """Return the sets of stages that may start together after a node, each with its ``times=`` limits.
 
-        A node may have several choices, such as parallel edges; each choice adds the stages that one of its targets leads to.
+        The limits are those of the routes that lead to the set. A node may have several choices, such as parallel edges. Each
+        choice adds the stages to which one of its targets leads.
 
         Args:
             node: the place.
@@ -176,11 +177,11 @@ def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[
 
 
 def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
-    """Combine several mappings from sets of stages to ``times=`` limits.
+    """Combine the outcomes of several choices that are all made: mappings from sets of stages to ``times=`` limits.
 
-    For each way to choose one key from every mapping, the result maps the union of the chosen keys to the union of their
-    limits. A stage carries the number of places passed before it; the smallest number counts. If several choices give the same
-    stages, only the limits that all of them share remain.
+    The result has an item for each way to choose one key from every mapping. It maps the union of the chosen keys to the union
+    of their limits. A stage carries the number of places passed before it; the smallest number counts. If several ways give the
+    same stages, only the limits that all of them share remain.
 
     Raises:
         WorkflowError: there are too many combinations.

@@ -29,8 +29,7 @@ Successors = Mapping[Together, Sequence[Together]]
 
 
 def template_of(graph: StageGraph, undeclared: int = UNDECLARED_TIMES) -> Template:
-    """Return a template that allows the same sequences of stages as the stage graph, or more if no steps can express them
-    exactly.
+    """Return a template that allows the stage graph's sequences of stages, and more only if no steps express them exactly.
 
     The steps are structured if possible: a loop is left at the end of a turn (``early_exit``), or by branches that end the
     request. If that cannot express the graph exactly, the stages of each loop may follow each other in any order.
@@ -125,8 +124,7 @@ class _Writer:
 
     @staticmethod
     def _core(part: Part, region: Region) -> Together | None:
-        """Return the superstep that every turn of a loop runs, if all other supersteps of the loop only lead to this one; None
-        otherwise.
+        """Return the superstep that every turn of a loop runs, if all other supersteps of the loop only lead to it; else None.
 
         The other supersteps, such as an agent's hooks, are then optional.
         """
@@ -135,7 +133,7 @@ class _Writer:
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """Return each superstep of ``onward`` that leads to the same part of ``region`` as another superstep of ``onward``."""
+        """Return the supersteps of ``onward`` that lead to a part to which another superstep of ``onward`` leads, too."""
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
 
@@ -178,10 +176,10 @@ class _Writer:
     def _turn(
         self, head: Together, part: Part, region: Region, outside: list[Together], stop: Part | None
     ) -> tuple[tuple[Step, ...], bool] | None:
-        """Return the steps of one turn of the loop ``part``, and whether the caller has to add the steps after the loop. A turn
-        begins at the superstep ``head``.
+        """Return the steps of one turn of the loop ``part``, and whether the caller has to add the steps after the loop.
 
-        ``outside`` are the supersteps right after the loop. Returns None if no steps express the turn.
+        A turn begins at the superstep ``head``. ``outside`` are the supersteps right after the loop. Returns None if no steps
+        express the turn.
         """
         again = frozenset((_BACK + min(head),))
         in_arms = bool(outside) and self._ends_in_arms
@@ -208,8 +206,9 @@ class _Writer:
         return Parallel((first, *others)) if others else first
 
     def _turns(self, head: Together, part: Part) -> int:
-        """Return the maximum number of turns of the loop: from the ``times=`` limits of the loop's routes, or the number for
-        loops without a declared maximum.
+        """Return the maximum number of turns of the loop, according to the ``times=`` limits of the loop's routes.
+
+        If the loop can repeat without reaching such a limit, it is the number for loops without a declared maximum.
         """
         edges = {(at, then): bounds for at in part for then, bounds in self._graph.after[at].items() if then in part}
         free: dict[Together, list[Together]] = {at: [] for at in part}
@@ -275,8 +274,9 @@ class Region:
         return set(waiting)
 
     def join(self, targets: Collection[Together]) -> Part | None:
-        """Return the first part that every request reaches after one of the supersteps ``targets``, no matter which, unless the
-        request ends earlier. None if no part has this property.
+        """Return the first part that every request reaches, whichever superstep of ``targets`` it takes; None if there is none.
+
+        Requests that end earlier do not count.
         """
         common = frozenset.intersection(*(self.always(self.part(target)) for target in targets))
         return max(common, key=lambda part: len(self.always(part)), default=None)

@@ -50,7 +50,7 @@ class Ways:
 
 
 def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
-    """Return the :class:`Ways` of a graph whose places are its nodes; subgraphs are not opened.
+    """Return the possible successors of each node of a graph, as :class:`Ways`; subgraphs are not opened.
 
     Args:
         graph: the compiled graph.
@@ -65,13 +65,13 @@ def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
 
 
 def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldStages]) -> Ways:
-    """Return the :class:`Ways` of a graph, including the subgraphs in its nodes.
+    """Return the possible successors of each place of a graph and of the subgraphs in its nodes, as :class:`Ways`.
 
     A node that is a subgraph, or whose function can only call one subgraph, runs it once. A node with several callers of models
     (agents as tools, several chat models) runs them in any order and any number of times. A node that makes its graph when it
-    runs is one stage. The targets of a subgraph's ``Command(graph=Command.PARENT)`` are the destinations of its node. A
-    conditional edge calls its model after the node. If nodes of several graphs share a name (``model`` of two agents), their
-    stages are prefixed with the surrounding nodes: ``helper/model``.
+    runs is one stage. A ``Command(graph=Command.PARENT)`` in a subgraph leads to the destinations of the node that contains the
+    subgraph. A model that a conditional edge calls runs after the node. If nodes of several graphs share a name (``model`` of
+    two agents), their stages are prefixed with the surrounding nodes: ``helper/model``.
 
     Args:
         graph: the compiled graph.
@@ -109,7 +109,10 @@ class _Whole:
         self._paths: dict[str, str] = {}  # place of a stage named by its node, to that node's path through the nodes around it
 
     def told_apart(self) -> Ways:
-        """Return the :class:`Ways` found so far; if nodes of several graphs share a name, their stages get different names."""
+        """Return the successors found so far, as :class:`Ways`.
+
+        If nodes of several graphs share a name, their stages get different names.
+        """
         named = Counter(path.rpartition(WITHIN)[2] for path in dict.fromkeys(self._paths.values()))
         named.update({stage for place, stage in self.ways.stage_of.items() if place not in self._paths})
         for place, path in self._paths.items():
@@ -130,8 +133,9 @@ class _Whole:
         prefix: str = "",
         leaves: Iterable[str] = (),
     ) -> None:
-        """Add the places of a graph. Their names begin with ``prefix``; ``leaves`` are the places outside the graph to which
-        its tools may lead.
+        """Add the places of a graph, with names that begin with ``prefix``.
+
+        The graph's tools may lead to places outside the graph; these are ``leaves``.
         """
         for source in (START, *graph.builder.nodes):
             found = held.get(source, HeldStages())
@@ -154,8 +158,9 @@ class _Whole:
             self._add_node(path, place, own, found, behind, inside)
 
     def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
-        """Return the choices after a node. ``onward`` are the choices that its edges make; a place is added before them for
-        each model that the edges call.
+        """Return the choices after a node whose edges make the choices ``onward``.
+
+        If the edges call models, a place for each of these models is added before ``onward``.
         """
         for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
@@ -190,8 +195,9 @@ class _Whole:
         self._add_any(path, place, own, found, behind)
 
     def _add_any(self, path: str, place: str, own: list[str], found: HeldStages, behind: list[Choice]) -> None:
-        """Add a node that runs its stages ``own`` and the graphs in ``found`` in any order, or runs nothing.
+        """Add a node that runs its stages ``own`` and the graphs in ``found`` in any order and any number of times.
 
+        A middleware's hook, or a node that calls models only in tools, runs at most one of them. A ``ToolNode`` may run none.
         ``behind`` are the choices after the node.
         """
         ways, parts, done = self.ways, list[str](), f"{place}/done"
@@ -212,8 +218,9 @@ class _Whole:
 
 
 def _edges(graph: Graph, source: str) -> list[Choice]:
-    """Return the choices after a node: the targets of its plain and conditional edges, as declared or as named in the code of
-    its path functions.
+    """Return the choices after a node, one for each of its edges with known targets: the choice among these targets.
+
+    Targets of a conditional edge are those declared, or those named in the code of its path function.
     """
     plain: list[Choice] = [{target: frozenset()} for start, target in sorted(graph.builder._all_edges) if start == source]
     branches = graph.builder.branches.get(source, {}).values()
@@ -222,16 +229,16 @@ def _edges(graph: Graph, source: str) -> list[Choice]:
 
 
 def _ends(graph: Graph, source: str) -> list[Choice]:
-    """Return a list with one choice: among the targets of a node's ``Command(goto=...)``, read from its annotation or
-    ``destinations``. The list is empty if neither exists.
+    """Return the choice among the declared targets of a node's ``Command(goto=...)``, as a list; empty if none are declared.
+
+    They are read from the node's annotation or ``destinations``.
     """
     ends = None if source == START else graph.builder.nodes[source].ends
     return [dict.fromkeys(ends, frozenset())] if ends else []
 
 
 def _commands(graph: Graph, source: str) -> list[Choice]:
-    """Return a list with one choice: among the targets of a node whose code uses ``Command``. The list is empty for other
-    nodes.
+    """Return the choice among the targets of a node whose code uses ``Command``, as a list; empty for other nodes.
 
     The targets are the nodes that its code names, or all nodes if it names none. Used for nodes without an annotation.
     """
