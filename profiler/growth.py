@@ -1,7 +1,7 @@
 """Brings a store up to date with a changed workflow, dataset or catalog before a run, and reports the effects.
 
-A change of ``signal``, ``answer`` or ``agree`` invalidates no result: signals, answers and answer classes are recomputed from
-the stored states, without a call. See docs/profiling.md#growing-a-store.
+A change of ``signal``, ``answer`` or ``agree`` invalidates no result: signals, answers and answer classes (sets of equal
+answers) are recomputed from the stored states, without a call. See docs/profiling.md#growing-a-store.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDig
 def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Rescored:
     """Return the success of a result, or the reason why it cannot be scored. Makes no paid model call.
 
-    ``stopped`` states, for each (request id, models), whether the answer passed the workflow's own check. It is used only if
-    the result follows a passed answer.
+    ``stopped`` states, for each (request id, models), whether the answer passed the workflow's own check. It is used only if an
+    earlier answer had passed the check and the request continued.
     """
     job = rows.job((row.request_id, row.prefix), row.state, stopped if row.is_continued else None)
     found = rows.evaluated(job).observation

@@ -158,10 +158,10 @@ class CheckReport:
     """The results of all checks, in order. Checks that an earlier failure made impossible are left out.
 
     ``template_code`` is the code of the template that was derived from the graph; None if the workflow declares a template.
-    ``today`` maps each stage without a declared model to the model that the application called, by catalog name.
-    ``without_today`` are the stages whose current model neither the template nor the scripted run shows. ``prompts`` describes
-    the common parts of the requests' prompts; None if not requested, or if a check failed. ``requests`` is the number of
-    requests of the workflow.
+    ``today`` has the stages without a declared model, each with the catalog name of the model that the application called in
+    the scripted run. ``without_today`` has the stages without a declared model for which that run called no model, or several.
+    ``prompts`` describes the common parts of the requests' prompts; None if not requested, or if a check failed. ``requests``
+    is the number of requests of the workflow.
     """
 
     workflow: str
@@ -195,9 +195,9 @@ def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool =
     If ``with_prompts``, run :data:`PROMPT_REQUESTS` requests, and compare their prompts.
 
     Makes no call and spends nothing; runs the workflow's own tools and scorer. The scripted model writes the right answer if
-    the workflow has a writer, else the first label, else a fixed text. It calls each tool once, with arguments that fit the
-    tool's schema, and then answers; a structured answer is filled with data that fits. If these answers do not lead to every
-    stage, or seem misread, the request runs again with other answers.
+    the workflow has a ``writer`` of simulated answers, else the first label, else a fixed text. It calls each tool once, with
+    arguments that fit the tool's schema, and then answers; a structured answer is filled with data that fits. If these answers
+    do not lead to every stage, or the application seems to misread them, the request runs again with other answers.
 
     Returns:
         The checks. An error in the workflow gives a failed item, never an exception.
@@ -460,7 +460,7 @@ def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:
 
 
 def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tuple[str, ...]:
-    """Return the stages of all calls up to the next one, whose stage is ``stage``.
+    """Return the stages of all results so far, followed by ``stage``, the stage of the next call.
 
     Empty if no call was made yet and several first stages are possible.
     """
@@ -509,9 +509,9 @@ def _failed(row: Observation, request: Request, error: BaseException | None, bac
 
 
 def _placed(error: BaseException) -> str:
-    """Return an error's text with the last line of the application in its traceback.
+    """Return an error's class, the first line of its text, and the place in the application's code where it arose.
 
-    It contains no answer of a model, since no model was called.
+    The place is left out if unknown. The text contains no answer of a model, since no model was called.
     """
     place = user_place(error)
     first = (str(error).splitlines() or [""])[0]
@@ -540,7 +540,10 @@ def _scored(units: Units, request: Request, row: Observation, state: bytes | Non
 
 
 def _referred(workflow: Workflow, rows: Sequence[Observation]) -> Iterator[CheckItem]:
-    """Yield a note on how answers are extracted; nothing unless the current setup's answers are the reference."""
+    """If the scorer compares answers with the current setup's, yield a passed check about the requests without labels.
+
+    Its text has the number of these requests, and the answer that was read in the scripted run. Other scorers yield nothing.
+    """
     score = workflow.score
     if not isinstance(score, AsToday):
         return
@@ -567,7 +570,7 @@ def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
 
 
 def _line(error: BaseException, otherwise: str) -> str:
-    """Return an error as one line: VineLM's own errors unchanged, any other as ``otherwise`` with its text and line of code."""
+    """Return the text of an error of VineLM; for any other error, ``otherwise`` with its class, text and place in the code."""
     if isinstance(error, VineLMError):
         return str(error)
     return f"{otherwise} {_placed(error)}"

@@ -49,8 +49,9 @@ def profile(
     store: ObservationStore,
     settings: ProfileSettings | None = None,
 ) -> ProfileResult:
-    """Execute calls, each given by a request and a sequence of models, and store their results, until a limit is reached or no
-    call is left.
+    """Execute calls and store their results, until a limit is reached or no call is left.
+
+    Each call is given by a request and a sequence of models.
 
     Calls the models, which spends money, and writes to ``store``. Every result is durable before the next stage of its request
     starts, so calling this again continues a run that was interrupted or killed. With deterministic models the results do not
@@ -116,8 +117,9 @@ def profile(
 
 
 def _equal_calls(store: ObservationStore, units: Units, settings: ProfileSettings) -> EqualCalls:
-    """Return the cache for the run's equal calls, filled with the answers that the store and a trace (``settings.recorded``)
-    have.
+    """Return the cache for the run's equal calls, which reads its answers from the store.
+
+    The answers that were recorded in a trace (``settings.recorded``), if there are any, are added to the store.
     """
     kept = KeptCalls(store)
     if settings.recorded is not None:
@@ -207,10 +209,10 @@ def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any]
 
 
 def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
-    """Retire the results of broken stages, so that they are executed again. Their cost stays booked.
+    """Retire (no longer use) the results of broken stages, so that they are executed again. Their cost stays booked.
 
-    Retires all results if all failed and the last profile ended for that reason. Also retires results at which an earlier
-    template ended, if the current template is longer.
+    Retires all results if all failed and the last profile ended for that reason. Also retires the last results of requests that
+    an earlier, shorter template cut off.
 
     Returns:
         A line with the number of results of broken stages; None if there were none.
@@ -234,8 +236,8 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
 def _require_reference(workflow: Workflow, template: Template) -> None:
     """Raise :class:`WorkflowError` if answers without a label must be compared with the current setup's, but cannot be.
 
-    Comparing is impossible under the oracle stop rule (a right answer ends a request), or if the current setup is unknown.
-    Exactly one place must declare how an answer is read: ``as_today`` or the workflow's ``answer``.
+    Comparing is impossible under the oracle stop rule (a right answer ends a request), or if the current setup is unknown. Also
+    raise it unless exactly one of ``as_today`` and the workflow's ``answer`` declares how an answer is read.
     """
     reference = workflow.score
     if not isinstance(reference, AsToday) or all(reference.is_labelled(request) for request in workflow.requests):

@@ -102,7 +102,10 @@ class SamplerContract:
             assert list(islice(fresh.propose(round_, observations), PATHS)) == paths
 
     def test_the_settings_that_decide_it_are_plain_and_stay_as_they_are(self) -> None:
-        """Check that settings are plain and stay unchanged, since a store records them to detect a run with other settings."""
+        """Check that a sampler's settings can be written as JSON, are equal in equal samplers, and do not change.
+
+        A store records the settings to detect a run with other settings.
+        """
         sampler = self._new()
         requests = [Request(request_id, {}) for request_id in self.request_ids]
         before = json.dumps(settings_of(sampler, requests))

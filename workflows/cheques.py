@@ -49,7 +49,7 @@ def in_words(number: int) -> str:
 def is_plausible(words: str, digits: str) -> bool:
     """Return whether ``digits`` could be the amount that ``words`` gives.
 
-    They must be as many digits as the amount has, and end in zero if the amount does. This is the application's own check,
+    ``digits`` must be as many digits as the amount has, and end in 0 if the amount does. This is the application's own check,
     which finds only some of the wrong answers.
     """
     ends_in_zero = words.endswith(("ty", "hundred", "ten"))
@@ -57,7 +57,7 @@ def is_plausible(words: str, digits: str) -> bool:
 
 
 def workflow(catalog: Catalog, *, today: str, seed: int, requests: int) -> Workflow:
-    """Return the cheque workflow, which small models can run because they need only continue a text line by line.
+    """Return the cheque workflow. Its prompts suit small models, which need only complete the last line of a text.
 
     Args:
         catalog: The models.

@@ -1,4 +1,4 @@
-"""Runs a separate process that talks to Ray, so that the process that writes the store need not load Ray.
+"""Runs a separate process that talks to Ray, so that the run's process, which writes the store, need not load Ray.
 
 :class:`RayLink` starts this process as ``python -c ... FD`` and talks to it over a socket. The process exits when the run's
 process exits.

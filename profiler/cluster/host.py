@@ -111,7 +111,7 @@ class UnitHost:
         self._out.put(ended)
 
     def ask(self, model: str, tokens: int) -> AskedPermit:
-        """Ask the run's process to admit an attempt at a call of ``model``, and return the attempt, which waits for the answer.
+        """Ask the run's process to admit an attempt at a call of ``model``; return the attempt, which is not admitted yet.
 
         ``tokens`` is the number of tokens that the attempt may use.
         """
@@ -159,7 +159,8 @@ class AskingRateLimiter:
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[AskedPermit]:
         """Wait until the run admits an attempt at a call that may use ``tokens`` tokens, and yield the attempt.
 
-        The end of the block is reported to the run. ``sleep`` raises if the job has been ended. ``priority`` is ignored.
+        When the caller's ``with`` block ends, this is reported to the run. ``sleep`` raises an error if the job has been ended.
+        ``priority`` is ignored.
         """
         permit = self.host.ask(self.model, tokens)
         try:
@@ -173,7 +174,7 @@ class AskingRateLimiter:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[AskedPermit]:
-        """Wait for an attempt and yield it, as :meth:`admit` does, but in a coroutine."""
+        """Wait until the run admits an attempt and yield the attempt, as :meth:`admit` does, but in a coroutine."""
         permit = self.host.ask(self.model, tokens)
         try:
             while not await asyncio.to_thread(permit.admitted.wait, _LOOK_S):
@@ -198,8 +199,8 @@ def require_version(version: str) -> None:
 def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) -> Any:
     """Change to the run's folder, add the run's module path, and return the object that executes this host's work.
 
-    This is a worker that executes each job in a forked process. If ``setup.units`` is a function, it is the server of whole
-    requests that the function makes.
+    The object is a worker that executes each job in a forked process. If ``setup.units`` is a function, the object is what this
+    function returns: a server of whole requests.
 
     Raises:
         ConfigError: the folder is missing (``node-folder``), or this system cannot fork processes for jobs.

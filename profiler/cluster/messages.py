@@ -17,8 +17,8 @@ class HostSetup:
 
     Attributes:
         version: VineLM's version in the run's process; a host with a different version refuses the run.
-        units: how its processes execute jobs; or a function that takes the rate limits by model and returns the server of whole
-            requests.
+        units: the settings of the processes that execute jobs. If the host serves whole requests instead: a function that takes
+            the rate limits by model and returns the server.
         limited: the models that have rate limits, which the run enforces.
         folder: the working directory of the run; None if Ray sets the host's working directory.
         path: the run's ``sys.path``, for modules that the host would not find.
@@ -50,7 +50,8 @@ class NodeProblem:
     def error(self, where: str = "") -> Exception:
         """Return the exception to raise in this process.
 
-        It is a ``RuntimeError``, or the original :class:`~vinelm.errors.InputError` if it was one.
+        If the original exception was an :class:`~vinelm.errors.InputError`, the result has the same class; otherwise it is a
+        ``RuntimeError``.
 
         Args:
             where: prefix for the exception's message.
@@ -68,9 +69,9 @@ class RequestJob:
     """A job that serves a whole request. Money is reserved when its host asks for it.
 
     Attributes:
-        request_id: the request, which the host reads itself.
+        request_id: the id of the request; the host itself reads the request's data.
         plan: the plan under which it is served; its type depends on the host's worker.
-        upper_usd: the maximum cost reserved for the job in advance, in dollars; 0, since the host asks for money itself.
+        upper_usd: the dollars reserved for the job in advance; 0, because the host asks for money while it serves the request.
     """
 
     request_id: str
@@ -184,7 +185,9 @@ ToHost = RunUnit | Granted | Admitted
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """Reports that the connection to the cluster works. It is the first event, unless the cluster itself is refused.
+    """Reports that the connection to the cluster works.
+
+    It is the first event, unless the whole cluster cannot execute the run's jobs (:class:`HostRefused`).
 
     Attributes:
         nodes: the number of the cluster's nodes with a CPU; it is not known yet whether these CPUs are free.

@@ -222,9 +222,12 @@ class ClusterWorker:
         return unit
 
     def _served(self, unit: PlacedUnit, lost_usd: float, top_up: TopUp) -> UnitOutcome | RequestOutcome | None:
-        """Answer the requests of a job's host until the job ends; return its outcome, or None if the host was lost.
+        """Answer a host's requests to raise the reservation of a job, until the job ends or the host is lost.
 
-        ``lost_usd`` are the dollars already booked for lost executions of the job, which each reservation must also cover.
+        Return the job's outcome; None if the host was lost.
+
+        ``lost_usd`` are the dollars already booked for executions of the job on lost hosts. They are added to each reservation
+        that the host requests.
         """
         while (message := unit.inbox.get()) is not None:
             if isinstance(message, Asked):
@@ -284,7 +287,8 @@ class ClusterWorker:
     def _refuse(self, node: str | None, error: Exception) -> str | None:
         """Handle the report that a node cannot be used.
 
-        Before the run has begun, keep the error, which then ends the start, and return None. Later, return a line for the user.
+        Before the run has begun, keep the first such error, which :meth:`_await_host` raises, and return None. Later, return a
+        line for the user.
         """
         if self._has_begun:
             return f"{error}: this node executes no {self._unit}"
@@ -341,7 +345,8 @@ def _is_broken(message: UnitEnded) -> bool:
 def _without_objects(job: Job) -> Job:
     """Return the job in a form that can be pickled: of the request's data, only texts are kept.
 
-    The request's id and digest stay the same. The texts are kept so that they can be hidden in messages.
+    The request's id stays the same, and the job gets the digest of the whole request. The host needs the texts to hide them in
+    error messages.
     """
     texts = {key: value for key, value in job.request.data.items() if isinstance(value, str)}
     return replace(job, request=replace(job.request, data=texts), digest=job.request.digest())

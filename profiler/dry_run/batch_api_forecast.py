@@ -21,7 +21,7 @@ class BatchApiForecast:
         ordinary_usd: median cost without batches, in dollars.
         waves: the minimum number of batches in sequence, which equals the maximum number of calls on a path.
         wait_s: the longest time that a run waits for a batch, in seconds.
-        timed_cells: the approximate number of results whose calls are made directly, so that they have latencies.
+        timed_cells: the approximate number of results whose calls are made directly. Only these results have latencies.
     """
 
     cost_usd: float
@@ -42,7 +42,8 @@ class RunForecast:
         run: what the run buys within its limits.
         needs: what the run would need without its budgets.
         batches: the forecast for batch APIs, if the run uses them.
-        max_error: the ``max_error`` of :func:`vinelm.profile`, at which the run would end; None if there is none.
+        max_error: the error of the estimate at which the run would end, as in :func:`vinelm.profile`; None if no such limit is
+            set.
     """
 
     workflow: Workflow

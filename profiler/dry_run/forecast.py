@@ -53,13 +53,13 @@ class Forecast:
         cells: the number of new results.
         cost_usd: the cost in dollars.
         hours: the shortest time that the workers and the endpoints' rate limits allow, in hours.
-        coverage: the coverage at which the run ends.
+        coverage: the fraction of the cost of an exhaustive profile that has been spent when the run ends.
         pilot_rows: the number of results that the forecast is calibrated on.
         stopped_by: the reason why most simulations ended.
         is_extrapolated: whether the run was too long to be simulated to its end.
         held_back_by: the limit (the workers or an endpoint's rate limit) that determined the time of most simulations.
-        rounds: the number of rounds that the sampler proposed. A sampler with several rounds is adaptive: each round was
-            proposed once, from the outcomes of the simulation that reached it first.
+        rounds: the number of rounds that the sampler proposed. A sampler with several rounds is adaptive: the first simulation
+            that reached a round determined its paths, which the other simulations then used, too.
     """
 
     calls: Mapping[str, ForecastInterval]
@@ -77,17 +77,19 @@ class Forecast:
 
     @property
     def total_calls(self) -> float:
-        """The number of calls of all models, as the sum of the midpoints of their intervals."""
+        """The number of calls of all models, as the sum of the models' medians."""
         return sum(one.middle for one in self.calls.values())
 
 
 @dataclass(frozen=True)
 class WholeRuns:
-    """A sampler that proposes every run on every request (:class:`~vinelm.requests.protocols.Sampler`).
+    """A sampler that proposes all of its runs on every request (:class:`~vinelm.requests.protocols.Sampler`).
+
+    A run has one model for each call of a request.
 
     Attributes:
         request_ids: the requests.
-        runs: the models of each run.
+        runs: the runs, each with its models in the order of the calls.
     """
 
     request_ids: Sequence[str]
@@ -99,7 +101,7 @@ class WholeRuns:
 
     @classmethod
     def of_single_models(cls, template: Template, catalog: Catalog, request_ids: Sequence[str]) -> WholeRuns:
-        """Return a sampler that proposes only the runs of each single model and of the current setup, on the given requests."""
+        """Return a sampler for the given requests, with one run for each single model and one for the current setup."""
         race = ModelRace(template, catalog, request_ids, models_by_depth(template), ProfileLimits())
         return cls(request_ids, [racer.run for racer in race.racers()])
 
@@ -169,7 +171,7 @@ def forecast_profile(
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What a run would need without budgets, and what is left of the budgets. The intervals are those of the forecast.
+    """What a run without budgets would need, and what is left of the budgets. All intervals come from a forecast.
 
     Attributes:
         coverage: the coverage at which the run ends, in (0, 1]. None if there are too many paths; the needs are then those of
@@ -223,7 +225,8 @@ def needs_of(
         template: a template bound to the catalog's models.
         n_requests: the number of requests to sample from.
         coverage: the coverage at which the forecast run ends. None if the run is every single model on every request.
-        times: the length of the whole run, as a multiple of the forecast run.
+        times: the factor by which the forecast's cost and counts are multiplied, for a run that is longer than the forecast
+            run.
         rows: the store's results.
         committed_usd: dollars booked in the store's ledger.
     """

@@ -147,7 +147,7 @@ class OutcomeModel:
         return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, arm)
 
     def _outcome_weights(self, depth: int, stage: str, model: str) -> Mapping[str, float]:
-        """Return the probability of each stage with which a request continues, by stage name, and that it ends (key ``_END``).
+        """Return, by stage name, the probability that a request continues to this stage; for ``_END``, that it ends.
 
         Empty if no stage can follow. The probabilities of a model are shrunk towards those of its stage.
         """
@@ -165,7 +165,10 @@ class OutcomeModel:
 
 
 def _may_end(template: Template) -> frozenset[Place]:
-    """Return the (depth, stage) pairs after which a request may end: at the template's end, or by the workflow's own check."""
+    """Return the (depth, stage) pairs after which a request may end.
+
+    A request may end there if the template lets the workflow end, or if the stage can give an answer.
+    """
     flow = template.flow
     return frozenset(
         (depth + 1, stage)

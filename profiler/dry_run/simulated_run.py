@@ -20,9 +20,9 @@ _IDLE = 20_000  # paths in a row without a new cell, after which an endless samp
 class Proposals:
     """The paths that a sampler proposes, round by round, shared by many simulations.
 
-    Each round is proposed once, for the first simulation that reaches it. This is exact for samplers that propose the same
-    whatever the observations are. An adaptive sampler would propose other paths in each simulation, which takes seconds; the
-    cost of its proposals would hardly change.
+    Each round is proposed once, for the first simulation that reaches it. For a sampler that ignores the observations, this is
+    exact. An adaptive sampler would propose other paths in each simulation. That would take seconds for each simulation, and
+    the forecast cost would hardly change.
     """
 
     def __init__(self, sampler: Sampler) -> None:
@@ -147,8 +147,8 @@ class SimulatedRun:
     def _draw(self, cell: Cell, stages: Sequence[str], *, is_continued: bool) -> Observation | None:
         """Draw an outcome of the call, book its cost, and return it; None if a budget does not allow the call.
 
-        ``stages`` are the stages that have run, including this one. ``is_continued`` is True if the workflow's check has passed
-        an earlier answer of the request.
+        ``stages`` are the stages that have run, including this one. ``is_continued`` is True if an earlier call has already
+        ended the request, according to the stop rule.
         """
         unit = self.model.unit(cell, stages)
         limits = self._limits
@@ -174,9 +174,9 @@ class SimulatedRun:
         self.load.add(model, requests=unit.requests, tokens=unit.tokens, call_s=unit.call_s, tool_s=unit.tool_s)
 
     def _check(self) -> None:
-        """Stop the simulation if the coverage is reached, or extrapolate it if it has become too long; set when to check next.
+        """Stop the simulation if it is complete or has reached its coverage; extrapolate it if it has become too long.
 
-        The next check is after 1 % more calls, because a check takes longer than simulating a call.
+        Also sets when the next check is made: after 1 % more calls, because a check takes longer than simulating a call.
         """
         self._check_at = self.new_cells + max(self.new_cells // 100, 1)
         if self._coverage.is_complete:

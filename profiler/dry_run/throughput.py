@@ -69,8 +69,8 @@ class Workload:
 
         - the time of all jobs divided by the number of workers,
         - for each endpoint, the time of its calls divided by its concurrency,
-        - for each endpoint, the whole minutes that pass before its limit per minute admits the last requests (or tokens), plus
-          the mean time of one call.
+        - for each endpoint, the whole minutes until its limit per minute admits the last requests (or tokens), plus the mean
+          time of a call.
         """
         bounds = [(scale * self.seconds / workers, f"{workers} worker{'s' if workers > 1 else ''}")]
         for rate in rates:
@@ -91,8 +91,8 @@ class Workload:
 
 
 def _full_windows(wanted: float, allowed: int) -> int:
-    """Return the number of one-minute windows that must pass before ``wanted`` requests (or tokens) have all been admitted.
+    """Return the number of whole minutes that pass before the last of ``wanted`` requests (or tokens) can be admitted.
 
-    The last window, in which the rest is admitted, is not counted. ``allowed`` is the number allowed in one window.
+    ``allowed`` is the maximum number per minute. The minute in which the last ones are admitted is not counted.
     """
     return max(math.ceil(round(wanted / allowed, 9)) - 1, 0)

@@ -33,8 +33,8 @@ class BatchPrices:
 
     Attributes:
         times: the waiting times for batches.
-        timed_paths: the number of paths on which each stage and model is called directly, at the ordinary price. Only the
-            results of these calls have latencies; with 0, neither results nor estimates have latencies.
+        timed_paths: for each stage and model, the number of paths whose calls are made directly, at the ordinary price. Only
+            the results of these calls have latencies. With 0, neither results nor estimates have latencies.
 
     Raises:
         ConfigError: a value is out of range.
@@ -54,8 +54,8 @@ def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, 
     """Return the models of a workflow that can be called through batch APIs. Runs no node.
 
     Raises:
-        ConfigError: a model does not exist or runs on a self-hosted engine, the workflow has a judge, or the graph limits the
-            time of a node, which would expire while its calls wait for a batch.
+        ConfigError: a model does not exist or runs on a self-hosted engine, or the workflow has a judge. Or the graph limits
+            the time of a node, which would expire while the node's calls wait for a batch.
     """
     workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
     template = workflow.template.bind(tuple(catalog))
@@ -133,8 +133,8 @@ class BatchApiWorker:
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """Run one job to its end and return its outcome. ``top_up`` raises the job's reservation.
 
-        Model calls that an earlier process bought for the same job, and that the job did not repeat, are booked at their
-        maximum cost.
+        An earlier process may have bought model calls for the same job. Those that the job did not make again are booked at
+        their maximum cost.
 
         Raises:
             VineLMError: the run has stopped waiting for its batches.

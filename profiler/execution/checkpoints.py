@@ -39,9 +39,9 @@ class UnitSaver(BaseCheckpointSaver[int]):
     """A checkpointer that keeps the last checkpoint of each thread, serialized. Resumed states are therefore always normalised
     (tuples become lists), as if they came from another process.
 
-    A graph that is invoked inside a node runs as in an application without a checkpointer: its state is not kept, and it always
-    starts from its input. The exception is ``compile(checkpointer=True)``: such a graph remembers its state from one invocation
-    to the next, so its state is part of the thread's checkpoint.
+    A graph that is invoked inside a node runs as it would without a checkpointer. Its state is not kept, and it always starts
+    from its input. The exception is ``compile(checkpointer=True)``: such a graph remembers its state from one invocation to the
+    next, so its state is part of the thread's checkpoint.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
     # -- LangGraph's interface ---------------------------------------------------------------------------------
 
     def get_next_version(self, current: int | None, channel: None) -> int:
-        """Return the next version as a plain number, so that equal runs give equal versions."""
+        """Return a channel's next version after ``current``, as a plain number, so that equal runs give equal versions."""
         return 1 if current is None else current + 1
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

@@ -1,9 +1,9 @@
 """Digests of everything that determines an answer, apart from request and models: graph, node code, prompts, resources.
 
 Results of a changed workflow must not be mixed with old results. Each part has a separate digest, so that an error can name the
-changed part. Code is digested as its syntax tree, without comments, docstrings and layout, and the same under every version of
-Python, together with the constants and functions of its package that it uses. Anything that code reads in other ways (files,
-environment, other packages) belongs in ``Workflow.resources``.
+changed part. Code is digested as its syntax tree, without comments, docstrings and layout; the digest is the same under every
+version of Python. It also covers the constants and functions of the same package that the code uses. Anything that code reads
+in other ways (files, environment, other packages) belongs in ``Workflow.resources``.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
 def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, str]:
     """Return a digest of each part of the workflow, by the part's name.
 
-    The names are ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``interrupts`` and
-    ``resource LABEL``.
+    The names are ``graph``, ``stage NAME``, ``node NAME`` (for tools), ``route N`` (the routes, numbered), ``scorer`` and
+    ``resource LABEL``. The names ``inputs``, ``interrupts``, ``context`` and ``configurable`` are present if the workflow
+    declares such a function.
     """
     recorder = _Recorder(GraphAdapter(ModelResolver(catalog, backends), template=workflow.template))
     graph = built_by(workflow, recorder)
@@ -168,7 +169,7 @@ class _Recorder(VineInterface):
 def _shape(builder: Any) -> Any:
     """Return [nodes, edges, edges that wait for several nodes, conditional edges] of a ``StateGraph`` in a fixed order.
 
-    A finish node is replaced by its destination.
+    A node that runs ``vine.finish`` is left out; the edges to it lead to its destination instead.
     """
     leads_to = {source: target for source, target in builder.edges if _is_finish(builder.nodes.get(source))}
 
@@ -184,7 +185,7 @@ def _shape(builder: Any) -> Any:
 
 
 def _is_finish(node: Any) -> bool:
-    """Return whether the node is the one that VineLM adds to return an earlier answer. It has no effect in a profile."""
+    """Return whether the node runs ``vine.finish``, which may return an earlier answer. It has no effect in a profile."""
     return bool(getattr(_function(node), FINISH_MARK, False))
 
 

@@ -36,8 +36,8 @@ class Job:
         is_scoring: if True, ``parent`` is the state after ``prefix``: the job scores this state and executes nothing.
         stages: the stage of each invocation of ``prefix``. The last one may be missing if the stage is known only when it runs.
             Empty if only the state is needed.
-        passed: for each earlier invocation, whether its answer passed the workflow's own check. Empty if none passed; otherwise
-            the request continued although an answer had passed.
+        passed: for each earlier invocation, whether its answer passed the workflow's own check although the request continued.
+            Empty if no answer passed.
         judged: the judge's verdicts (True: right) on this request's answers so far, by the digest of the question to the judge.
             If None, the judge is not called, and answers that need a judge get no score.
         is_batched: whether its calls go through batch APIs, which all of its models must support.
@@ -136,13 +136,13 @@ class UnitOutcome:
     Attributes:
         observation: the result; None if the job was not finished because the budget did not allow a call.
         checkpoint: the state from which the next invocation resumes; None after a failure or after the last invocation.
-        paid_usd: the cost to book in dollars, if it differs from the result's; otherwise None. It differs for an unfinished
-            job, for a worker that died during a call that may have been billed, and for a judged job (it includes the judge's
-            cost).
+        paid_usd: the cost to book in dollars, if it differs from the result's; otherwise None. It differs if the job is
+            unfinished, or if the worker died during a call that may have been billed. It also differs if the answer was judged,
+            since it includes the judge's cost.
         judgement: the judge's verdict on the answer; None without a judge.
         shapes: hashes of the prompts of the result's calls, packed (:mod:`vinelm.prompts.stored`); empty if unknown.
-        shown: if the job scores a stored state, a line for a person: the request's labels, and the key of the final state that
-            has the first label. Otherwise empty. Never stored.
+        shown: if the job scores a stored state, a line for a person. It has the request's labels, and the key of the final
+            state that has the first label. Otherwise empty. Never stored.
     """
 
     observation: Observation | None
@@ -201,7 +201,7 @@ def run_job(worker: Worker, job: Job, top_up: TopUp) -> UnitFinished:
 
 
 class LoadedWorkflow(Protocol):
-    """The workflow, its models and their backends, as the function that a :class:`WorkflowSource` names returns them."""
+    """What the function that a :class:`WorkflowSource` names returns: the workflow, its models and their backends."""
 
     @property
     def workflow(self) -> Workflow:

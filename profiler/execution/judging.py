@@ -183,7 +183,7 @@ def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Ba
 
     Raises:
         ConfigError: see :func:`judge_catalog`.
-        WorkflowError: the template has the oracle stop rule, which needs labels.
+        WorkflowError: under the template's stop rule (oracle) only a right answer ends a request, which a judge cannot decide.
     """
     judge = workflow.score
     if not isinstance(judge, LLMJudge):

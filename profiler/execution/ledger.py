@@ -144,8 +144,8 @@ class Ledger:
             prefix: the models of the job's path, up to the one that it calls.
             upper_usd: its maximum cost in dollars.
             upper_calls: its maximum number of model calls.
-            is_batched: whether all its calls go through batch APIs. A reservation that an interrupted run left for the job is
-                replaced by one at least as large.
+            is_batched: whether all its calls go through batch APIs. If an interrupted run left a reservation for the job, the
+                new one replaces it and is at least as large.
             is_paid: whether the job has already run, so that no budget is checked.
 
         Raises:
@@ -232,7 +232,7 @@ class Ledger:
     def settling(self, reservation: Reservation, paid_usd: float, calls: int = 0, *, name: str | None = None) -> Iterator[None]:
         """Book a job's dollars and model calls, in one transaction with the writes that the caller makes inside the block.
 
-        ``name`` is the request's id, if the reservation was made before the id was known; None keeps the reserved id.
+        ``name`` is the request's id, if the reservation was made before the id was known; None keeps the reservation's id.
         """
         with self._lock:
             with self._locked():

@@ -118,13 +118,13 @@ def with_shown(
     stage: Stage,
     answer: str | None = None,
 ) -> Observation:
-    """Return the result with the signal and the answer that are read from the workflow state after the invocation.
+    """Return the result, extended by its signal (a label of the state after the invocation) and its answer.
 
     Args:
         row: the result of an invocation that succeeded.
         signals: the workflow's declared signals.
-        values: the workflow state, without the key that VineLM adds to it; None if it is not available, because other stages of
-            the superstep have not run yet. The result then gets a signal only if the signal is ``"status"``, and no answer.
+        values: the workflow state, without the key that VineLM adds to it. None if other stages of the superstep have not run
+            yet; the result then gets a signal only if ``"status"`` is declared, and no answer.
         stage: the invocation's stage. If it cannot answer, the keys of the answer may be missing from the state.
         answer: the answer to compare with the current setup's, instead of the answer that the signals extract.
 
@@ -177,8 +177,8 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
         reached: the stages that the graph is about to run; none if it has ended.
 
     Returns:
-        (next stage, None); None instead of the stage if the template has no branches, so that it need not be recorded.
-        (None, None) if the graph or the template ends. (None, error text) if graph and template disagree.
+        (next stage, None) if the template has branches. (None, None) if it has none, so that the stage need not be recorded, or
+        if the graph or the template ends. (None, error text) if graph and template disagree.
     """
     names = list(dict.fromkeys(reached))
     try:

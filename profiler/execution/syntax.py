@@ -1,6 +1,6 @@
 """The syntax tree of a function or class as plain JSON, identical under every supported version of Python.
 
-The text that Python generates from a tree (``ast.unparse``), its dump and its bytecode differ between versions, so a digest of
+The text that Python generates from a tree (``ast.unparse``), its dump and its bytecode differ between versions. So a digest of
 them would report a code change after an upgrade. Here fields that only some versions have are left out if empty, and the pieces
 of f-strings, which differ between versions, are joined.
 """

@@ -53,9 +53,10 @@ class NeedsReplayError(WorkflowError):
 class UnitRunner:
     """Runs jobs of one workflow in this process. The graph is built once; each job has a separate LangGraph thread.
 
-    Under the oracle stop rule only a right answer ends a request, so a request continues after a wrong answer that passed the
-    workflow's own check. Under the workflow's stop rule, a job that follows a passed answer resumes where the workflow stopped.
-    Calls the models, which spends money. May be shared by threads as far as the workflow's own code allows.
+    Under the oracle stop rule only a right answer ends a request. So a request continues after a wrong answer that passed the
+    workflow's own check. Under the workflow's stop rule, a passed answer ends the request. A job that continues such a request
+    nevertheless resumes from the state in which the workflow stopped. Calls the models, which spends money. May be shared by
+    threads as far as the workflow's own code allows.
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
@@ -132,8 +133,8 @@ class UnitRunner:
             passed: ignored, because a checkpoint records where the workflow stopped.
 
         Returns:
-            The result and the checkpoint. A stage or tool that raises gives a result with its failure and the cost so far; a
-            call that the budget refused gives no result.
+            The result and the checkpoint. If a stage or tool raises, the result has the failure and the cost so far. If the
+            budget refused a call, the outcome has no result.
 
         Raises:
             InputError: an error that would occur in every further job, such as a graph that does not follow its template or a
@@ -213,9 +214,10 @@ class UnitRunner:
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
-        """Return the name of the node after the loop, as a tuple of one, if the state before this node has to be stored.
+        """Return the name of the node after the loop (a tuple of one) if the state before it must be stored; else an empty
+        tuple.
 
-        From that state, a request can continue although its answer passed the workflow's own check. The tuple is empty if
+        From that state, a request can continue although its answer passed the workflow's own check. It need not be stored if
         requests end after such an answer, if the node is unknown, or if the template has no later stage.
         """
         if not self.can_go_on or not self.signals:
@@ -224,9 +226,10 @@ class UnitRunner:
         return () if ending is None or self.template.stage_after(len(policy.prefix)) is None else (ending,)
 
     def _refuse_oracle(self) -> None:
-        """Raise :class:`WorkflowError` if the template has the oracle stop rule and the stage after the graph's end is unknown.
+        """Raise :class:`WorkflowError` if the template has both branches and the oracle stop rule.
 
-        Under that rule only a right answer ends a request, so a run continues past the graph's own end.
+        Under that rule only a right answer ends a request, so a run may continue past the graph's own end. With branches, the
+        next stage is unknown there.
         """
         if not self.template.knows_past_ends:
             self.template.rule.require_served(
@@ -367,7 +370,7 @@ def _first_boundaries(template: Template, opening: Collection[str], boundaries: 
 
 
 def _only_ending(ends: Collection[str], holders: Collection[str]) -> str | None:
-    """Return the node to which all routes of a loop lead at its end; None if there are several.
+    """Return the one node to which all routes lead when a loop ends; None if they lead to several nodes.
 
     Also None if this node is END or runs a stage.
 

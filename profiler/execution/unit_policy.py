@@ -95,7 +95,7 @@ MOST_ANSWERS = 100
 
 
 def answered(workflow: Workflow, policy: UnitPolicy, interrupts: Sequence[Interrupt]) -> Command[Any]:
-    """Return the value that resumes the interrupted graph, and count the answer.
+    """Return the command that gives the interrupted graph the workflow's answer, and count the answer in ``policy``.
 
     Raises:
         WorkflowError: no answer is defined, or several nodes ask at the same time.
@@ -130,7 +130,8 @@ class UnitChat:
         problem: what is wrong with the graph, even if the application caught the exception.
 
     Args:
-        wrapped: the nodes of wrapped stages. There a refused call is harmless even if the application catches the exception.
+        wrapped: the nodes that are themselves wrapped stages. A call that is refused in such a node does not set
+            :attr:`problem`.
     """
 
     def __init__(self, policy: UnitPolicy, wrapped: frozenset[str]) -> None:

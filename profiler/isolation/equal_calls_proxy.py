@@ -1,7 +1,7 @@
 """Shares answers of equal calls between child processes: the parent has the stored answers and knows the calls in flight.
 
-A child sends a call's digest and gets the stored answer, or none. Without an answer, the child makes the call and sends its
-answer on the same socket; if it dies meanwhile, the next child makes the call.
+A child sends a call's digest and gets the stored answer, or none. If there is none, the child makes the call and sends the
+answer on the same socket. If the child dies before that, the next child makes the call.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ProxiedEqualCalls(EqualCalls):
     def is_recorded(self, digest: str) -> bool:
         """Ask the parent whether the call with this digest has a recorded answer, and return its reply.
 
-        The parent also counts the calls that have one.
+        The parent counts the calls that have a recorded answer.
         """
         with requested(self._theirs, {"digest": digest}) as channel:
             answer = receive(channel)

@@ -104,7 +104,7 @@ class _ForkServer:
     def share(self, equal: socket.socket, *, has_recorded: bool) -> None:
         """Let the children ask the parent process for the answers of equal calls, over the socket ``equal``.
 
-        ``has_recorded`` is passed to each child's :class:`~vinelm.profiler.isolation.equal_calls_proxy.ProxiedEqualCalls`.
+        ``has_recorded`` states whether the parent's answers include recorded answers of a trace.
         """
         self.equal, self.has_recorded = equal, has_recorded
 

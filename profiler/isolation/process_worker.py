@@ -1,7 +1,8 @@
 """Runs each job in a new process: even a crash of the workflow's code becomes a result and does not affect other jobs.
 
-One fork server (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each job is a fork
-of it with a separate process group, memory limit and output file. A job that takes too long is sent SIGTERM, then SIGKILL.
+One fork server (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once. Each job is a fork
+of this server, with a separate process group, memory limit and output file. A job that takes too long is sent SIGTERM, then
+SIGKILL.
 """
 
 from __future__ import annotations
@@ -118,9 +119,9 @@ class ProcessWorker:
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """Run one job in a new process to its end and return its outcome.
 
-        If the process was killed from outside (by a person, or by the kernel for lack of memory), the job runs once more. The
-        workflow and the model need not be the cause. The returned cost includes what the calls of the killed process may have
-        cost.
+        If the process was killed from outside (by a person, or by the kernel for lack of memory), the job runs once more,
+        because the cause may lie outside of the workflow. The returned cost includes what the calls of the killed process may
+        have cost.
         """
         lost_usd, attempt = 0.0, 0
         while True:

@@ -45,13 +45,14 @@ class DecidingSampler:
 
     - If a request is one call, it buys answers that are expected to change the best mixtures of models most per dollar
       (:mod:`~vinelm.profiler.sampling.mixtures`).
-    - If a request is several calls, half of the money buys whole runs of the candidates, and half buys paths of
-      :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`. If the workflow's own check is the only signal, no plan
-      continues after a passed first answer. Then the share of the money for first answers equals the share of first answers
-      that pass. These first answers are chosen as for one call.
+    - If a request is several calls, half of the money buys whole runs of the candidate plans (see ``candidates``), and half
+      buys paths of :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`. If the workflow's own check is the only
+      signal, no plan continues after a passed first answer. Then the share of the money for first answers equals the share of
+      first answers that pass. These first answers are chosen as for one call.
     - If the template declares the current setup, three quarters of the money buy whole runs of the current setup and of the
-      candidates. They run on the same requests, one plan after the other. If a request is several calls, half of the other
-      paths use other models than the current setup from some call on, or in the first call only.
+      candidate plans. They run on the same requests, one plan after the other. If a request is several calls, half of the
+      remaining money buys paths whose models differ from the current setup's. They differ from some call on, or in the first
+      call only.
 
     Each round after the comparison spends a fifth of the money spent before that round. At the end, paths of the priced sampler
     continue until every reached call has a result.
@@ -62,8 +63,8 @@ class DecidingSampler:
         request_ids: The requests to sample from.
         seed: The seed for the order of the requests and of the priced sampler's paths.
         limits: The limits of the profile, which determine the budget of the comparison.
-        continued_share: The part, in [0, 1), of the money for the priced sampler's paths that goes to paths which continue
-            after an answer passed the workflow's own check.
+        continued_share: The part, in [0, 1), of the money for the priced sampler's paths that is spent on continued requests.
+            There the workflow's own check has passed an answer, but the request continues.
         candidates: Returns the plans for which whole runs are bought, given the results so far; None for no plans.
         kinds: The type of each request; see :class:`PricedSampler`.
         few_rounds: Plan fewer and larger rounds, because a round takes hours (as with batches).
@@ -146,7 +147,7 @@ class DecidingSampler:
     def _deciding(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
         """Yield the paths of a round after the comparison.
 
-        Each path serves the purpose that has so far received the smallest part of its share of the money.
+        Each path serves the purpose whose spending so far is smallest in proportion to its share of the money.
         """
         rows = rows_by_cell(observations)
         prices = Prices.of(self.template, self.catalog, observations)
@@ -211,7 +212,7 @@ class DecidingSampler:
         return isinstance(first, tuple) and SKIP not in first
 
     def _ended_by_first(self, observations: Sequence[Observation]) -> float:
-        """Return the share of first answers, in [0, 1], that passed the workflow's own check and therefore end every plan.
+        """Return the share of first answers, in [0, 1], that passed the workflow's own check. No plan continues after them.
 
         The share is 0 if results have signals or answer classes, since plans may then continue after a passed answer. It is
         also 0 if the template's stop rule is not ``"workflow"``.
@@ -224,7 +225,7 @@ class DecidingSampler:
         return sum(passed) / len(passed) if passed else 0.0
 
     def _whole_runs(self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices) -> Iterator[RequestPath]:
-        """Yield missing whole runs of the candidates and of the current setup, on the same requests."""
+        """Yield whole runs of the candidate plans and of the current setup that lack results, on the same requests."""
         today = self.template.today
         if self._candidates is None or (self._is_one_call and today is None):
             return

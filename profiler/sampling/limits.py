@@ -45,7 +45,7 @@ class ProfileLimits:
             raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
 
     def usd(self, prices: Prices, everything: float, rows: Sequence[Observation]) -> float:
-        """Return the total cost at which a profile stops, according to the smallest of its limits.
+        """Return the estimated total cost at which a profile reaches the first of its limits.
 
         The unit is dollars; if every model is free, the number of calls.
 

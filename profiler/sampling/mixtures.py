@@ -26,6 +26,8 @@ LEAST_GAIN = 1e-9
 class Mixtures:
     """Computes the best accuracy that a mixture of two models reaches under several budgets, from the models' accuracies.
 
+    A mixture answers a share of the requests with one model, and the other requests with a more expensive model.
+
     Args:
         usd: The cost of an answer of each model, in dollars, > 0; shape (models,).
     """

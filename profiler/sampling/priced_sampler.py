@@ -45,16 +45,17 @@ class PricedSampler:
     """A sampler that calls each model in proportion to price ** -alpha (:class:`~vinelm.requests.protocols.Sampler`).
 
     The requests have one random order, in which every model answers them. So a request that an expensive model has answered was
-    answered by the cheaper models too, and their answers can be compared. Once a model has answered every request, its paths
-    continue after first answers that did not end the request. Its weight is then multiplied by the share of requests that
-    continue. After the first answer, the model of each call is drawn at random.
+    answered by the cheaper models too, and their answers can be compared. Once a model has given every request a first answer,
+    its paths make later calls for requests that this answer did not end. Its weight is then multiplied by the share of requests
+    that continue. After the first answer, the model of each call is drawn at random.
 
-    A draw considers the models that were drawn less often than their weights require, in proportion to each deficit, so that
-    frequencies always stay close to the weights. Each path has at least one call without a result.
+    Each draw chooses among the models that were drawn less often than their weights require. A model's probability is
+    proportional to its deficit, so that frequencies always stay close to the weights. Each path has at least one call without a
+    result.
 
     A model's price is the mean cost of its results in earlier rounds, tools included. A model without results has its list
-    price, scaled as in the results of other models. Round 0 has two paths per model, each later round as many paths as there
-    are results, so that a run may end at any budget.
+    price, scaled as in the results of other models. Round 0 has two paths per model, and each later round has as many paths as
+    there are results. So a run may end at any budget.
 
     The ``probability`` of a path is the product of the probabilities of its draws, given all earlier draws, from its first call
     without a result. The request is determined by the order. The probability is None if stages with different models are
@@ -66,9 +67,8 @@ class PricedSampler:
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
         alpha: Exponent of the price, >= 0; with 0, all models are called equally often.
-        continued_share: Share of the paths, in [0, 1), that continue by one call after an answer that the workflow's own
-            check passed. Has no effect under the oracle stop rule (only a right answer ends a request), or if the template
-            branches.
+        continued_share: Share of the paths, in [0, 1), that continue by one call after an answer that the workflow's own check
+            passed. Has no effect under the oracle stop rule (only a right answer ends a request), or if the template branches.
         kinds: The type of each request. The order then begins with some requests of each type that is frequent enough for an
             estimate. None does not distinguish types.
 
@@ -186,8 +186,8 @@ class OpenCells:
         rows: The results so far. Results after a passed check (``is_continued``) are treated separately.
 
     Attributes:
-        n_going_on: For each first model, the number of requests that this model has answered and that can continue to an open
-            call.
+        n_going_on: For each model, the number of requests whose first call used this model, has a result, and can be followed
+            by an open call.
         continuable: The calls after which a request can continue, although the workflow's own check passed their answer or an
             earlier answer.
     """
@@ -206,11 +206,11 @@ class OpenCells:
         self.continuable = [cell for cell, row in self._every.items() if self._is_continuable(row)]
 
     def is_new(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a call, which its request must reach, is open: it has no result and is not claimed."""
+        """Return whether a call is open: it has no result and is not claimed. The request must be known to reach the call."""
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a call, which its request must reach, is open itself or can be followed by an open call."""
+        """Return whether a call is open or can be followed by an open call. The request must be known to reach the call."""
         cell = (request, prefix)
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
@@ -234,15 +234,18 @@ class OpenCells:
             self.n_going_on[prefix[0]] -= 1
 
     def not_continued(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models with which the request has not continued yet after the call ``prefix`` in :attr:`continuable`."""
+        """Return the models with which the call after the call ``prefix`` has no result yet.
+
+        The call ``prefix`` must be one of :attr:`continuable`.
+        """
         stage = self._template.stage_after(len(prefix))
         models = () if stage is None else stage.models or ()
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
     def of_today(self, request: str) -> Iterator[Cell]:
-        """Yield the (request id, models) of the current setup's calls after which a call without a result can follow.
+        """Yield the request's calls, made by the current setup's models, after which an open call can follow.
 
-        All calls of the request up to that point were made with the current setup's models.
+        Each call is given as (request id, models up to the call). All these models must be those of the current setup.
         """
         today = self._template.today or {}
         prefix: Prefix = ()
@@ -466,8 +469,8 @@ class RoundPaths:
 class _FirstAnswer:
     """Two positions in the order of the requests, for one first model.
 
-    ``next`` is the position of the first request that the model may not have answered. ``turn`` is a counter that determines
-    which request gets its next later call.
+    ``next`` is the position of the first request that the model may not have answered. ``turn``, modulo the number of requests,
+    is the position at which the search for the next request to continue begins.
     """
 
     def __init__(self, turn: int) -> None:

@@ -137,9 +137,9 @@ class ModelRace:
         return SingleModels(models=told, spent_usd=sum(row.served_usd for row in rows))
 
     def _next(self, round_: int, known: Rows) -> list[RequestPath]:
-        """Return the paths of a round that the comparison's budget allows: request by request, cheap models first.
+        """Return the paths of a round, as far as the comparison's budget allows: request by request, the current setup first.
 
-        ``known`` are the results of earlier rounds, by request and models.
+        The other models follow, from cheap to expensive. ``known`` are the results of earlier rounds, by request and models.
         """
         if round_ > len(self.requests):
             return []
@@ -178,9 +178,10 @@ class ModelRace:
         return max(usd, min(least, SHARE * without.usd(prices, prices.everything(self.choices, len(self.order)), rows)))
 
     def _kept_for_today(self, known: Rows, prices: Prices) -> float:
-        """Return the dollars kept back to finish the current setup's runs before the coverage limit ends the profile.
+        """Return the expected cost in dollars of the current setup's missing runs, which other models must not spend.
 
-        The result is 0 if the current setup is unknown, if there is no coverage limit, or if there is a budget in dollars.
+        Otherwise a coverage limit might end the profile before these runs. The result is 0 if the current setup is unknown, if
+        there is no coverage limit, or if there is a budget in dollars.
         """
         if self.template.today is None or self.limits.coverage is None or self.limits.budget_usd is not None:
             return 0.0

@@ -38,8 +38,8 @@ def as_run(reached: FloatArray, trie: Trie, template: Template) -> Run:
     stage.
 
     Args:
-        reached: For each node of the trie (index 0 is the root), the probability that a request under the plan executes the
-            node's call; shape (n + 1,). The run ends where no node is reached.
+        reached: For each node of the trie, the probability that a request under the plan executes the node's call. Index 0 is
+            the root, so that the shape is (nodes + 1,). The run ends where no node is reached.
         trie: The plan's trie.
         template: A bound template. In stages that the plan does not reach, the run uses the current model. If that is unknown,
             the run ends there.

@@ -21,7 +21,7 @@ class CascadeSampler:
     """A sampler that draws a random request, and a random model for each call (VineLM paper §4.2 and appendix A).
 
     Requests and paths are drawn uniformly with replacement, in one endless round. If several next stages are possible, one draw
-    decides the model of each of them, so that the model of the actual stage is uniformly distributed.
+    decides the model of each of them. The model of the actual stage is then uniformly distributed.
     """
 
     def __init__(self, template: Template, request_ids: Sequence[str], seed: int) -> None:
@@ -67,7 +67,7 @@ class ExhaustiveSampler:
 
 
 def _drawn(models: Models | Mapping[str, Models], share: float) -> Choice:
-    """Return the model at the relative position ``share``, a fraction in [0, 1), of a list of models.
+    """Return the model of a list at the position ``share``, given as a fraction, in [0, 1), of the list's length.
 
     If ``models`` has a list for each possible stage, return a model for each stage, by stage name.
     """
@@ -101,9 +101,9 @@ def make_sampler(
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
         catalog: List prices for ``"deciding"`` and ``"priced"``; with None, the first rounds call all models equally often.
-        limits: The limits of the whole profile, from which ``"deciding"`` computes what each purpose may cost.
-        continued_share: Share of the priced paths of ``"deciding"`` and ``"priced"``, in [0, 1), that continue after a passed
-            check.
+        limits: The limits of the whole profile, from which ``"deciding"`` computes its budgets.
+        continued_share: Share, in [0, 1), of the paths drawn by price (``"deciding"`` and ``"priced"``) that continue after an
+            answer that passed the workflow's own check.
         candidates: Returns the plans for which ``"deciding"`` buys whole runs.
         kinds: The type of each request, so that ``"deciding"`` and ``"priced"`` cover each type. None does not distinguish
             types.

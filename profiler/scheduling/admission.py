@@ -179,9 +179,9 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Count the results of a path that are not committed yet, with their known outcomes and costs.
+        """Count the results of a path that are written but not yet committed, with their known outcomes and costs.
 
-        They count among the calls that may end the run.
+        They count among the calls that may end the run, because the limits are checked when they are committed.
         """
         for length in range(path.committed + 1, path.resolve(self._cells.rows, self._rule) + 1):
             cell = path.cell(length)
@@ -240,7 +240,7 @@ class _Scan:
 
 
 class PossiblyBroken:
-    """Tracks whether calls without a result may still end the run because a stage is broken or no answer is right.
+    """Tracks whether calls that are not committed yet may end the run, because a stage is broken or no answer is right.
 
     If they may (``may_stop``), a sequential run might end before the calls that come later.
     """
@@ -278,8 +278,8 @@ class CoverageUpperBound:
         coverage: the coverage of the executed calls.
 
     Attributes:
-        may_go_on: whether some of these calls may follow an answer that the workflow's own check passes. If so, the cost of all
-            these calls is left out of the total by which the coverage is divided, since such calls do not belong there.
+        may_go_on: whether some of these calls may follow an answer that the workflow's own check passes. Such calls do not
+            belong in the total by which the coverage is divided. So if True, the costs of all these calls are left out of it.
     """
 
     def __init__(self, coverage: Coverage) -> None:

@@ -1,10 +1,10 @@
 """Computes the coverage: the fraction of an exhaustive profile's cost that has been spent. The total is an estimate.
 
-``coverage`` is the cost of the executed calls, each a (request, node) pair, divided by the cost of running every request on
-every *reached* node once. Requests end at a passed check, and common prefixes are executed once. The denominator is estimated:
-the cost so far, plus the expected cost of each open call (reached, not executed) and of the calls after it, from mean costs and
-continuation rates. It is exact once all reached calls are executed. If all calls so far were free, calls are counted instead of
-dollars.
+``coverage`` is the cost of the executed calls, divided by the cost of running every request on every *reached* node once. A
+call is a (request, node) pair. Requests end at a passed check, and common prefixes are executed once. The denominator is
+estimated: the cost so far, plus the expected cost of each open call (reached, not executed) and of the calls after it. Mean
+costs and continuation rates give these expected costs. The denominator is exact once all reached calls are executed. If all
+calls so far were free, calls are counted instead of dollars.
 
 Calls after an answer that the workflow's own check passed are not reached and do not count in the denominator. Their cost
 counts in the numerator, so that a run that stops at a coverage has spent at most that fraction.
@@ -168,7 +168,7 @@ class CellCounts:
         """Return the mean cost of each kind of call; shape (depth, slots).
 
         The mean is shrunk towards its model's mean (for a new model, the overall mean). If several stages share a depth, it is
-        shrunk towards the mean of its stage and model over all depths, which is shrunk towards the model's mean.
+        instead shrunk towards the mean of its stage and model over all depths. That mean is shrunk towards the model's mean.
         """
         counts, of_model = self.counts, self.kinds.of_model
         ran, paid = counts.sum(axis=-2), self.paid.sum(axis=-2)
@@ -198,7 +198,7 @@ class CellCounts:
     ) -> FloatArray:
         """Return the expected cost of executing the open calls and all calls after them, in the unit of :attr:`paid`.
 
-        The result is a number, or an array with the further axes in front of these counts.
+        The result is a single number. If the arrays of these counts have further axes in front, it is an array with these axes.
 
         Args:
             unopened: the number of open calls of each kind; shape (depth, slots).
@@ -229,10 +229,10 @@ class CellCounts:
         return np.asarray(total + unknown * (shares * below[..., first]).sum(axis=-1))
 
     def leaves(self) -> FloatArray:
-        """Return how many of the template's paths begin with a call of each kind and the calls before it; shape (depth, slots).
+        """Return, for a call of each kind, the expected number of the template's paths that contain it; shape (depth, slots).
 
-        The number is an expected value. A request that ends early counts for each path that it would have had. If stages share
-        a depth, that path is unknown, so the request counts once.
+        This is how often the call would be executed if every path were run from its start. A request that ends early counts for
+        each path that it would have had. If stages share a depth, that path is unknown, so the request counts once.
         """
         kinds, rates = self.kinds, self.rates()
         found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))

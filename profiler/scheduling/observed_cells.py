@@ -41,8 +41,8 @@ class ObservedCells:
         doublings: see :class:`PriceBounds`.
 
     Attributes:
-        without_state: the calls that must be executed again before their requests can continue, because the state after them is
-            not stored (results of older versions or imported results).
+        without_state: the calls after which no state is stored (results of older versions or imported results). They must be
+            executed again before their requests can continue.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class FirstRows:
         )
 
     def failing(self) -> dict[str, int]:
-        """Return the number of results of each stage that has only failed so far, always in the same way.
+        """Return, for each stage whose results so far have all failed in the same way, the number of its results.
 
         Only such a stage may still be found broken. A stage without results has the number 0. Empty if the check is disabled.
         """
@@ -237,7 +237,10 @@ class AnswersOfToday:
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether ``more`` further wrong answers would still be too few for the check to fail."""
+        """Return whether the wrong answers so far, and ``more`` further ones, are fewer than the check needs to fail.
+
+        Also True if the check is disabled.
+        """
         return self._after is None or len(self.wrong) + more < self._after
 
     def _is_answer(self, row: Observation) -> bool:
@@ -282,9 +285,9 @@ class CutOff:
         return self.message
 
     def outgrown(self, template: Template, rows: Mapping[Cell, Observation]) -> list[Cell]:
-        """Return the calls in :attr:`cells` after which ``template``, which may be longer than that of the results, continues.
+        """Return the calls in :attr:`cells` after which ``template`` continues, or before which a result is missing.
 
-        ``rows`` are all results, keyed by (request id, models).
+        ``template`` may be longer than the template of the results. ``rows`` are all results, keyed by (request id, models).
         """
         found = []
         for request_id, prefix in self.cells:

@@ -39,8 +39,8 @@ class ActivePath:
         number: the path's position among all paths of the run.
         template: a template bound to the catalog's models.
         round_: the number of the sampler's round that proposed it.
-        may_go_on: whether the workflow can continue after a passed check. If it cannot, or if the template branches, a path
-            that should continue there is treated as an ordinary path.
+        may_go_on: whether the workflow can continue after a passed check. If it cannot, or if the template branches, the path
+            ends there even if the sampler proposed to continue.
 
     Attributes:
         choices: the sampler's proposal: for each call a model, or a model for each possible stage.
@@ -265,8 +265,9 @@ class ActivePaths:
         return True
 
     def _end(self) -> int:
-        """Return the position of the first path that is too far ahead of the oldest path: the start of the second block after
-        the block of the oldest path.
+        """Return the position of the first path that is too far ahead of the oldest path.
+
+        This is the start of the second block after the block of the oldest path.
         """
         return block_end(block_of(self.active[0].number, self._doublings) + 1, self._doublings)
 

@@ -219,7 +219,7 @@ class CanonicalCommit:
         return tuple(replace(row, answer_class=self._classes.get(cell)) for cell, row in rows.items())
 
     def stop_if_done(self) -> bool:
-        """Stop the run if it is complete, has reached its coverage, or has results to evaluate; return whether it stopped."""
+        """Stop the run if it is complete, or has reached its coverage or the end of a step; return whether it stopped."""
         coverage, target = self._state.cells.coverage, self._state.ledger.limits.coverage
         by: StoppedBy | None = None
         if coverage.is_complete:

@@ -53,7 +53,8 @@ class RayCluster:
     def of(cls, engine: str, *, ship: bool) -> RayCluster | None:
         """Return the cluster for an engine name; None for the name ``this-machine``.
 
-        The other names are ``ray://HOST:PORT``, ``ray://auto`` and ``ray://local``. ``ship`` is the cluster's ``ships_folder``.
+        The other names are ``ray://HOST:PORT``, ``ray://auto`` and ``ray://local``. ``ship`` states whether the working
+        directory is copied to the nodes.
 
         Raises:
             ConfigError: the name is not one of these, or ``ship`` is set for ``this-machine``, where it has no effect.
@@ -176,7 +177,7 @@ class ProfileSettings:
         recorded: calls of a trace. If the run makes an equal call, the recorded answer is used for $0.
         compared: scores unscored results, for the sampler, by comparison with the current setup; a pure function of the results
             so far. If None, the sampler gets the results unchanged.
-        whole: the limits of the whole profile, if this run is a step of it; from these limits the default sampler computes what
+        whole: the limits of the whole profile, if this run is a step of it. From these limits the default sampler computes what
             each of its purposes may cost. None means the limits of this run.
         execution: where jobs run and how many at a time; default: one at a time on the calling thread.
         batch_prices: use the providers' batch APIs, at half price; None makes every call directly.

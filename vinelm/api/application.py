@@ -65,14 +65,15 @@ MOST_OBJECTIVES = 1024
 class VineLM(VineInterface, LongRunning):
     """Wraps the LLM stages of a LangGraph application and chooses their models while a request runs.
 
-    Until a trie is loaded, or for a run without an objective, every stage runs its default model. Thread-safe.
+    Plans are made over a trie, which has the predicted accuracy, cost and seconds of every path (sequence of models). Until a
+    trie is loaded, or for a run without an objective, every stage runs its default model. Thread-safe.
 
     Attributes:
         models: makes the chat models.
 
     Args:
-        models: a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None
-            takes the simulated models of ``trie`` (a trie file stores no addresses of real models).
+        models: a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings. None
+            takes the simulated models of ``trie``, since a trie file stores no addresses of real models.
         backends: backend by provider; None makes the backends of the catalog's providers on first use.
         template: the workflow's shape; by default the trie's.
         trie: an annotated trie or the path of its ``.vine`` file.
@@ -80,7 +81,7 @@ class VineLM(VineInterface, LongRunning):
             computed ("observe"), or are off ("off").
         on_error: what follows a failure of VineLM itself while a graph runs. With ``"default"`` the stage runs its default
             model, and the trace records the failure. An edge follows the workflow's own verdict, up to the loop's maximum
-            number of turns. A cap on the cost of a request, or on a tenant's cost per day, still applies: if it can no longer
+            number of turns. A cap on the cost of a request, or on a tenant's cost per day, still applies. If it can no longer
             be checked, calls are refused. ``"raise"`` raises the error. Exceptions of the application's own code and
             :class:`~vinelm.errors.InfeasibleError` are always raised.
         fallback: after a failed call another model answers within the same stage: the plan's next best, or without a plan the
@@ -92,20 +93,22 @@ class VineLM(VineInterface, LongRunning):
             Otherwise tries that end a request when its answer is right (the stop rule "oracle") are refused, since the right
             answers of served requests are unknown.
         load: the extra seconds that a call takes on each engine (the endpoint that serves a model) under the present load, read
-            before each plan: a function, a monitor, or the file of slowdown curves that ``vinelm engine calibrate`` wrote, read
-            with our own calls in flight. By default load is estimated from the latencies of our own calls, if they take real
-            time. A source that is slow or hangs delays no decision.
+            before each plan. It is a function, a monitor, or the file of slowdown curves that ``vinelm engine calibrate``
+            wrote. The curves are read at the number of our own calls in flight. By default load is estimated from the latencies
+            of our own calls, if they take real time. A source that is slow or hangs delays no decision.
         correct_spend: adjust an objective's limit on the mean cost to the real cost of requests, slowly and by at most half
             (``vinelm.money.spend_control``). The adjustment is shared by all requests of an objective, and by all processes of
-            a fleet. The plan that the trie's verdict has tested is never adjusted, and other plans only as far as their proof
-            still applies. Labelled requests adjust nothing, since they evaluate a prediction.
+            a fleet. The limit of the plan that the trie's verdict has tested is never adjusted. With another plan, an adjusted
+            limit is used for a request only if the plan under this limit may serve the request. With ``labelled``, nothing is
+            adjusted, since such requests evaluate the prediction.
         signals: the signals that the profiled workflow declares (``workflow.signals``); by default none.
-        kind: finds the request's type, as the profiled workflow declares it (``workflow.kind``): a function of the state with
-            which a graph begins, or the name of a field of that state. A request of an unknown type is planned as ``"other"``.
+        kind: finds the request's type, as the profiled workflow declares it (``workflow.kind``). It is a function of the state
+            with which a graph begins, or the name of a field of that state. A request of an unknown type is planned as
+            ``"other"``.
         fleet: the Redis through which several processes share load, rate limits and budgets: its URL, or a
             :class:`~vinelm.controller.FleetConfig`. By default this process shares nothing.
-        evidence: the store to which rows of planned requests are written, in the form of a profile and off the request path:
-            its path, or an :class:`~vinelm.api.EvidenceConfig`.
+        evidence: the store to which the results of planned requests are written, in the form of a profile: its path, or an
+            :class:`~vinelm.api.EvidenceConfig`. Writing delays no request.
         allow_unproven: serve plans to all requests, even if the trie does not prove that they are no worse than the current
             setup. By default, requests for which no plan is proven run the stages' defaults, and a trace shows what the plan
             would have done (:meth:`recommendation`).
@@ -240,24 +243,27 @@ class VineLM(VineInterface, LongRunning):
 
     @property
     def planner(self) -> Planner | None:
-        """The planner over the paths of the loaded trie, which ignores signals (see :meth:`served_planner`); None before a trie
-        is loaded.
+        """The planner that chooses among the paths of the loaded trie and ignores signals; None before a trie is loaded.
+
+        New requests may use another planner; see :meth:`served_planner`.
         """
         return None if self._planners is None else self._planners.over_paths
 
     def load(self, trie: AnnotatedTrie | str | Path | None = None, *, patterns: Candidates | str | Path | None = None) -> None:
-        """Plan over this trie from now on; runs in progress keep the old trie. Models that the catalog lacks are not planned.
+        """Use this trie for the plans of new requests; runs in progress keep the old trie.
+
+        Plans use no models that the catalog lacks.
 
         Args:
             trie: an annotated trie or the path of its ``.vine`` file. None, with ``patterns``, leaves the plans as they are.
-            patterns: guesses the next calls of read-only tools, for requests with ``speculate=``: the file of ``vinelm tools
-                mine``, or an object, whose ``check(schemas)``, if it has one, is called first. With None, only calls that a
-                model is writing are started early.
+            patterns: guesses the next calls of read-only tools, for requests with ``speculate=``. It is the file of ``vinelm
+                tools mine``, or an object. If the object has ``check(schemas)``, this is called first. With None, only calls
+                that a model is writing are started early.
 
         Raises:
-            ConfigError: the trie cannot serve: every path needs a model that the catalog lacks, it is of another workflow, or
-                its plans may end where the graph has no ``vine.route``. Or it ends requests when their answer is right, and
-                they are not ``labelled``.
+            ConfigError: the trie cannot serve. Every path needs a model that the catalog lacks, the trie is of another
+                workflow, or its plans may end where the graph has no ``vine.route``. Or the trie ends requests when their
+                answer is right, and they are not ``labelled``.
             TrieFileError: the file is missing or damaged.
         """
         if trie is None and patterns is None:
@@ -279,8 +285,9 @@ class VineLM(VineInterface, LongRunning):
         self.adapter.tools.candidates = guesses
 
     def _load_trie(self, trie: AnnotatedTrie | str | Path) -> None:
-        """Plan over the annotated trie ``trie``, or the trie in that file, from now on. The patterns that predict tool calls
-        stay as they are.
+        """Use the annotated trie ``trie``, or the trie in that file, for the plans of new requests.
+
+        The patterns that predict tool calls stay as they are.
         """
         if self.autopilot is not None:
             raise ConfigError("an autopilot serves what it proves itself: make a VineLM without one for a trie")
@@ -292,9 +299,9 @@ class VineLM(VineInterface, LongRunning):
     def tool_counts(self) -> Mapping[str, int]:
         """The counts of calls of declared tools, by the name of the count.
 
-        "reads": calls that the application made of tools that can be prefetched. Of these, "ready" were answered by a finished
-        prefetch and "joined" by one that was still running. "started": prefetches; of these, no call used the "unused" ones.
-        "withheld": prefetches that were not made, because the mode is "observe".
+        "reads": the application's calls of tools that can be prefetched. Of these, "ready" were answered by a finished
+        prefetch, and "joined" by one that was still running. "started": all prefetches. "unused": prefetches whose result no
+        call used. "withheld": prefetches that were not made, because the mode is "observe".
         """
         return dict(self.adapter.tools.counts)
 
@@ -305,7 +312,7 @@ class VineLM(VineInterface, LongRunning):
         return unplanned_identity(self.catalog, self.template, is_simulated=is_simulated)
 
     def _serve(self, annotated: AnnotatedTrie, path: Path | None) -> None:
-        """Plan over this trie from now on; ``path`` is its file, or None if it was not read from a file."""
+        """Use this trie for the plans of new requests; ``path`` is its file, or None if it was not read from a file."""
         if not self.labelled:
             cannot_serve = ConfigError(
                 "the trie stops by the oracle, which knows the right answers, so it cannot serve: estimate one that stops by "
@@ -402,7 +409,7 @@ class VineLM(VineInterface, LongRunning):
                 right.
             clock: the request's clock; by default :meth:`new_clock`.
             started_at: the request's arrival in seconds of ``clock``; by default now.
-            returns_earlier: whether the run can return an earlier answer than its last; None means True if answers are declared
+            returns_earlier: whether the run can return an earlier answer than its last. None means True if answers are declared
                 and every end of the graph is ``vine.finish``, else False.
             configurable: LangGraph's ``config["configurable"]`` with the conversation (``thread_id``) and the ``tenant`` that
                 the application has authenticated; a fleet's settings may replace these keys.
@@ -475,12 +482,13 @@ class VineLM(VineInterface, LongRunning):
         return session
 
     def _bound(self, planner: Planner, objective: Objective, key: str) -> tuple[float | None, Exception | None]:
-        """Return the limit with which the planner chooses one of the two plans between which requests are divided. A hash of
-        ``key`` decides which of the two.
+        """If requests are divided between two plans, return the limit under which the planner chooses this request's plan.
+
+        A hash of ``key`` decides which of the two plans it is.
 
         Returns:
-            The limit on the mean cost in dollars or on the mean accuracy, None if one plan serves all requests or an error
-                occurred; and the error, None if there was none.
+            (limit on the mean cost in dollars or on the mean accuracy, None) if requests are divided. (None, None) if one plan
+            serves all requests. (None, error) if the planner failed.
         """
         try:
             mixture = planner.mixture(objective)
@@ -491,8 +499,9 @@ class VineLM(VineInterface, LongRunning):
         return (None if mixture is None else mixture.bounds.of(key)), None
 
     def _assigns(self, planner: Planner, objective: Objective) -> Assignment[bool]:
-        """Return which requests the plan for an objective serves (True) and which run the current setup (False). The plan
-        serves all requests, or the share for which it is proven.
+        """Return the rule that assigns a request to the plan for an objective (True) or to the current setup (False).
+
+        The plan serves all requests, or the share for which it is proven.
         """
         proves = not self.allow_unproven and self.mode == "enforce"
         advised = self._advised(planner, objective) if proves else None
@@ -502,8 +511,9 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _draws(self) -> Draws:
-        """Makes the keys by which requests are assigned to plans. In an evaluation the keys use no secret, so that it can be
-        repeated.
+        """The object that makes the keys by which requests are assigned to plans.
+
+        With ``labelled``, the keys use no secret, so that an evaluation can be repeated.
         """
         kept: Any = self._kept
         store = None if kept is None else Path(getattr(kept, "store", kept))
@@ -513,8 +523,9 @@ class VineLM(VineInterface, LongRunning):
         return self._draws.key(str(planner.annotated.meta.get("dataset_digest", "")), kind, tenant, name)
 
     def _control_of(self, planner: Planner, objective: Objective) -> SpendControl | None:
-        """Return the object that adjusts an objective's limit to the real spending of all its requests; None if that is
-        switched off or does not apply.
+        """Return the object that adjusts an objective's limit to the real spending of all its requests.
+
+        None if that is switched off or does not apply.
         """
         if not (self.correct_spend and not self.labelled and self.mode == "enforce" and SpendControl.applies_to(objective)):
             return None
@@ -553,8 +564,7 @@ class VineLM(VineInterface, LongRunning):
     def _rates_for(self, annotated: AnnotatedTrie) -> dict[tuple[str, str], float]:
         """Return the cache hit rates, by (stage, model), that plans over a trie take into account.
 
-        They are empty if a verdict or a canary decides which plans serve, since their proofs are about the plans without
-        caches.
+        They are empty if a verdict or a canary decides which plans serve, since its proof holds for plans that ignore caches.
         """
         is_free = annotated.verdict is None or self.allow_unproven
         return self.adapter.hit_rates if is_free and self._share is None else {}
@@ -581,8 +591,9 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _load_seen(self) -> LoadSource | LoadMonitor | None:
-        """The source of the engines' extra seconds under load, in a form that a session can read without blocking; None without
-        a source.
+        """The source that tells how many seconds longer a call takes on each engine under load; None without a source.
+
+        If necessary it is wrapped, so that a session reads it without blocking.
         """
         source = self._load_source
         return source if never_blocks(source) or self.models.is_virtual_time else without_blocking(source)

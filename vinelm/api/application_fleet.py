@@ -30,7 +30,7 @@ class ApplicationFleet:
         models: makes the chat models, whose rate limits are shared with the other processes.
 
     Attributes:
-        conversation_id, tenant: keys or functions from the fleet's settings that give a run's conversation and tenant.
+        conversation_id, tenant: the keys or functions that give a run's conversation and tenant, from the fleet's settings.
     """
 
     def __init__(self, fleet: Fleet, models: ModelResolver) -> None:
@@ -54,10 +54,10 @@ class ApplicationFleet:
         return summed
 
     def rows(self, planner: Planner, objective: Objective, configurable: Mapping[str, Any] | None) -> SessionRows:
-        """Return the object through which the session of a new request reports its model calls to the fleet.
+        """Return the object with which the session of a new request reports the request's model calls to the fleet.
 
-        ``configurable`` is LangGraph's ``config["configurable"]`` of the request's run, from which its conversation and tenant
-        are read.
+        ``configurable`` is LangGraph's ``config["configurable"]`` of the request's run; the conversation and the tenant are
+        read from it.
         """
         self._share_limits()
         return self.fleet.rows(

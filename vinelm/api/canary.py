@@ -72,10 +72,11 @@ class CanaryStatus:
             more accurate than the current setup, or cheaper and at most ``max_loss`` less accurate. ``"undecided"``: neither is
             proven yet. ``"not enough data"``: the plan's or the current setup's requests have no feedback yet.
         reason: the reason for the advice, in a few words.
-        requests, labelled: the numbers of compared requests, and of those with feedback, each as (of the plan, of the current
-            setup).
-        means: for each quantity its mean, as (of the plan, of the current setup). ``"accuracy"``, ``"failures"`` and ``"late"``
-            are fractions; ``"dollars"`` and ``"seconds"`` are per request. A quantity is left out unless both have values.
+        requests: the numbers of compared requests, as (those of the plan, those of the current setup).
+        labelled: the numbers of requests with feedback, in the same order.
+        means: for each quantity, (its mean under the plan, its mean under the current setup). ``"accuracy"``, ``"failures"``
+            and ``"late"`` are fractions; ``"dollars"`` and ``"seconds"`` are per request. A quantity is left out unless both
+            have values.
     """
 
     share: float
@@ -145,8 +146,9 @@ class _Means:
 
     @property
     def most(self) -> float:
-        """The limit for the next value, to which larger values are reduced: ten times the larger mean of the two groups; 0 if
-        no value so far is above 0.
+        """The limit for the next value; larger values are reduced to it.
+
+        It is ten times the larger mean of the two groups; 0 if no value so far is above 0.
         """
         return WINSORIZED * max(total / max(count, 1) for total, count in zip(self.total, self.count, strict=True))
 
@@ -154,12 +156,13 @@ class _Means:
 class Canary:
     """Serves the plan to a share of requests, compares them with the others, and rolls back if the plan is worse.
 
-    Thread-safe. The requests of all objectives are compared together, each relative to its plan's prediction. Which requests
-    get the plan depends only on their keys, so that all processes choose the same ones; the evidence is from this process only.
+    Thread-safe. The requests of all objectives are compared together, each relative to its plan's prediction. A request's key
+    alone decides whether it gets the plan, so that all processes choose the same requests. The evidence is from this process
+    only.
 
     A finding must not depend on a single caller. Callers are divided into :data:`CALLERS` groups; each comparison is made once
-    without each group, and the weakest result counts. So whatever a single caller sends or reports, the chance of a false
-    finding stays at most :data:`ALPHA`, since one of the comparisons leaves this caller out. If a caller's own requests show
+    without each group, and the weakest result counts. Any given caller is left out of one of the comparisons. So whatever a
+    single caller sends or reports, the chance of a false finding stays at most :data:`ALPHA`. If a caller's own requests show
     that the plan is worse for this caller, the requests of the caller's group run the current setup again.
 
     Args:
@@ -308,8 +311,10 @@ class Canary:
             )
 
     def _count_gone(self) -> None:
-        """Count the requests that have ended. Of the ended requests whose session object still exists, the two oldest are
-        counted if they have been idle for :data:`IDLE_S` seconds.
+        """Count the requests whose session object no longer exists.
+
+        Of the others, look at the two that were looked at least recently. Count those that have ended and been idle for more
+        than :data:`IDLE_S` seconds.
         """
         found: list[CanaryEvent | None] = []
         with self._lock:

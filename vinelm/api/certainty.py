@@ -107,8 +107,8 @@ def profile_until_certain(
 ) -> ProfileResult:
     """Run a profile in growing steps until an estimate from its store is certain enough.
 
-    A step ends at a larger coverage, or at a multiple of the last step's cost: with very many paths the coverage stays near 0
-    even when the rows suffice.
+    A step ends at a larger coverage, or at a multiple of the last step's cost. Coverage alone would not do: with very many
+    paths it stays near 0 even when the rows suffice.
 
     Args:
         run: Takes the end of a step (:class:`Look`), and profiles until then or until the whole profile ends. Each call
@@ -124,8 +124,8 @@ def profile_until_certain(
 
     Returns:
         The result of the last step, with the numbers of executed runs and of failures of all steps together. ``stopped_by`` is
-            ``"certain"`` if the estimate is certain enough, ``"hopeless"`` if no plan can be proven; else the reason that ended
-            the last step.
+        ``"certain"`` if the estimate is certain enough, ``"hopeless"`` if no plan can be proven; else the reason that ended the
+        last step.
     """
     from vinelm.profiler import Look
 

@@ -32,8 +32,8 @@ def drift(
 ) -> DriftReport:
     """Return a report on which values in a trie (costs, seconds, rates) no longer fit the served requests. Calls no model.
 
-    If nothing has changed, the probability that any value is ever reported is at most ``config.alpha``, even if this function
-    is called again as rows arrive.
+    If nothing has changed, the probability that any value is ever reported is at most ``config.alpha``. This holds even if the
+    function is called again as rows arrive.
 
     Args:
         trie: The annotated trie, or its ``.vine`` file.
@@ -138,12 +138,12 @@ def cheapest_remedy(annotated: AnnotatedTrie, moved: Iterable[Moved], trie: str 
     """Return the cheapest way to correct a trie; None if nothing has changed.
 
     If only costs or seconds have changed, the remedy is to update them from the served rows, which is free. If requests now
-    stop, or show signals, at other rates, the answers have probably changed, too, which only labelled requests can measure.
-    Then the remedy is a profile with the last profile's coverage, at current prices.
+    stop at other rates, or show signals (labels of their state) at other rates, the answers have probably changed, too. Only
+    labelled requests can measure that. Then the remedy is a profile with the last profile's coverage, at current prices.
 
     Args:
         annotated: The trie.
-        moved: The changed annotations.
+        moved: The values in the trie that have changed.
         trie: The file of the trie, for the command.
         traces: The store of served rows, for the command.
     """

@@ -37,8 +37,8 @@ _EQUAL = 1e-9
 def repriced_trie(annotated: AnnotatedTrie, store: Path, prices: Catalog, *, where: str = "the trie") -> AnnotatedTrie:
     """Return a trie whose costs are computed at other prices. Calls no model, and changes no file.
 
-    A trie has no token counts, so the rows are repriced in a temporary copy of the store, from which a trie is estimated as
-    before. Accuracies and seconds stay the same. ``meta["repriced"]`` names the models with a new price.
+    A trie has no token counts. So the rows are repriced in a temporary copy of the store, and a trie is estimated from this
+    copy. Accuracies and seconds stay the same. ``meta["repriced"]`` names the models with a new price.
 
     Args:
         annotated: The trie.
@@ -47,8 +47,8 @@ def repriced_trie(annotated: AnnotatedTrie, store: Path, prices: Catalog, *, whe
         where: The trie's file, for error messages.
 
     Raises:
-        ConfigError: The trie was estimated from another store, the store's rows have changed, a model has no price, or no
-            price differs.
+        ConfigError: The trie was estimated from another store, the store's rows have changed, a model has no price, or no price
+            differs.
         StoreError: The store cannot be read, or a row of a model with a new price recorded no tokens.
     """
     with ObservationStore.open(store) as opened:
@@ -230,8 +230,8 @@ def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple
             If it is exceeded for these plans, too, the report is about all paths.
 
     Returns:
-        The report; the cost of the rows in dollars; the estimated cost of running every path on every request, in dollars (0 if
-            unknown); and the store's contents with the trie of its rows.
+        (report, cost of the rows in dollars, estimated cost in dollars of running every path on every request, store's contents
+        with the trie of its rows). The estimated cost is 0 if unknown.
 
     Raises:
         EvidenceError: The store is empty.
@@ -325,8 +325,9 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 def _evidence(
     annotated: AnnotatedTrie, cells: ObservationTable, rows: Sequence[Observation], scored: ScoredRows
 ) -> tuple[ValidationReport, float, float]:
-    """Return the validation report of an estimate, and two costs in dollars: of the rows, and the estimated cost of running
-    every path on every request (0 if unknown).
+    """Return (validation report of an estimate, cost of the rows, estimated cost of running every path on every request).
+
+    Costs are in dollars; the estimated cost is 0 if unknown.
 
     Args:
         annotated: The estimated trie.

@@ -47,7 +47,7 @@ class LongRunning:
         self._reload: TrieReload | None = None
 
     def _load_trie(self, trie: AnnotatedTrie | str | Path) -> None:
-        """Plan over this trie from now on. The patterns that predict tool calls stay as they are."""
+        """Use this trie for the plans of new requests. The patterns that predict tool calls stay as they are."""
         raise NotImplementedError
 
     def _loaded(self, annotated: AnnotatedTrie, path: Path | None, observers: ObserverGroup) -> None:
@@ -78,7 +78,7 @@ class LongRunning:
         """Record whether the answer of a request was right, as soon as that is known, in the row of the request's last answer.
 
         Returns at once: the row is changed off the request path. If the request has no rows, the log says so. A canary counts
-        feedback once, for requests served by this process, weighted by tenant.
+        only feedback on requests that this process served, once for each request or conversation.
 
         The first feedback counts. Later feedback on the same request is only accepted from the same tenant and caller, and
         changes only the row.

@@ -98,8 +98,10 @@ def plan(
 
 
 def require_signals(annotated: AnnotatedTrie) -> SignalTrie:
-    """Return the trie for plans that use signals, which was estimated with this trie; raise :class:`ConfigError` if it is
-    missing.
+    """Return ``annotated.signals``, the trie for plans that use signals.
+
+    Raises:
+        ConfigError: It is missing (code ``no-signals``).
     """
     if annotated.signals is None:
         raise ConfigError(

@@ -266,8 +266,9 @@ def run_profile(
 
 
 def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | None = None) -> Verdict | None:
-    """Store the questions for people (which of two answers is better) whose answers may prove a plan. Return the verdict,
-    marked with whether questions are open. Calls no model.
+    """Open the questions for people (which of two answers is better) that may help to prove a plan, and close all others.
+
+    Return the verdict, marked with whether questions are open. Calls no model.
 
     Args:
         store: A store with unlabelled requests.

@@ -169,7 +169,7 @@ class References:
             unit: The number of the new row (``unit_id``).
             request_id: The request's id.
             one: The current setup's answer and its run.
-            text: That answer as JSON.
+            text: The current setup's answer as JSON.
         """
         request = next(request for request in self.workflow.requests if request.id == request_id)
         given = self.workflow.graph_input(request)

@@ -14,7 +14,7 @@ class RequestPlanners:
 
     A planner over paths chooses sequences of models; a planner over signals makes plans that depend on what each request shows.
     Plans end only where the graph can end a request. If the application declares signals and the trie has them, there are two
-    planners over signals: one for graphs that can return an earlier answer, one for graphs that return the last answer.
+    planners over signals. One is for graphs that can return an earlier answer, one for graphs that return the last answer.
 
     Attributes:
         over_paths: plans over all of the trie's paths, even those that end where the graph cannot end a request.
@@ -54,7 +54,7 @@ class RequestPlanners:
         graph, the planner plans over paths instead.
 
         Args:
-            returns_earlier: whether the run can return an earlier answer than its last; None means True if answers are declared
+            returns_earlier: whether the run can return an earlier answer than its last. None means True if answers are declared
                 and every end of the graph is ``vine.finish``, else False.
         """
         earlier = self._adapter.returns_earlier if returns_earlier is None else returns_earlier
@@ -64,9 +64,7 @@ class RequestPlanners:
         return self._chosen[key]
 
     def _made(self, earlier: bool) -> Planner:
-        """Return a new planner for runs that return the answer that the plan trusts most (``earlier`` is True) or always the
-        last answer (False).
-        """
+        """Return the planner for runs that can return an earlier answer than the last (``earlier``), or only the last one."""
         paths, signals = self.over_paths.annotated, self._signals
         within = self._within(paths)
         # A plan that continues after a passed check needs a route behind every loop: elsewhere the graph ends by itself.
@@ -98,8 +96,9 @@ class RequestPlanners:
             raise ConfigError(f"the trie is of another workflow: its stages are {known}")
 
     def _without_exit(self, annotated: AnnotatedTrie) -> list[str]:
-        """Return the stages of the trie that may give a request's final answer, but after which no wrapped edge can end the
-        request; empty if the edges do not show this.
+        """Return the stages that may give a request's final answer, but after which no wrapped edge can end the request.
+
+        They are stages of the trie. Empty if the edges do not show this.
         """
         template = annotated.template.base
         exits = self._adapter.exits_of(template)

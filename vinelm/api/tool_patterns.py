@@ -102,8 +102,8 @@ def _calls(sessions: Sequence[ToolSession]) -> list[ToolEvent]:
 
 
 def _without_values(whole: Replayed) -> str:
-    """Return a message about calls that were recorded without arguments. It gives their number and the share of the time that
-    perfect predictions would save.
+    """Return a message about calls that were recorded without arguments. It states how many there are, and what share of the
+    time would be saved if every read were predicted.
     """
     known = (
         f"{whole.calls} calls, {whole.reads} of them reads, are recorded without arguments: which reads come next cannot be "

@@ -72,9 +72,10 @@ class Counted:
     """The outcomes of a step's calls that are not yet written to the store.
 
     Attributes:
-        outcomes: one letter for each call, which states who answered it, and for each feedback, which states the result. The
-            letters are defined in :mod:`vinelm.traces.served.piloted`.
-        figures: for each letter, (the call's cost in dollars, its seconds); None if the two are not compared between plans.
+        outcomes: a text of one letter for each call and each feedback. A call's letter states who answered the call, a
+            feedback's letter whether the answer was right. The letters are defined in :mod:`vinelm.traces.served.piloted`.
+        figures: for each letter, (the call's cost in dollars, its seconds). None for a feedback, and for a call whose cost and
+            seconds are not compared between plans.
         usd: the total cost in dollars of the calls that ran a plan.
         calls: the number of calls that ran a plan.
     """
@@ -294,8 +295,9 @@ class Autopilot:
 
     @property
     def _is_cut_off(self) -> bool:
-        """Whether this process must not serve plans, because it could miss an alarm: True in a forked process, which has no
-        threads, and while no process is the pilot.
+        """Whether this process must not serve plans, because it could miss an alarm.
+
+        True in a forked process, which has no threads, and while no process is the pilot.
         """
         return os.getpid() != self._pid or time.time() - self._piloted_at > max(STALE_S, STALE_LOOKS * self._every_s)
 
@@ -469,8 +471,9 @@ class Autopilot:
         self._piloted_at = notes.get("piloted_at", 0.0)
 
     def _pace(self) -> None:
-        """Run a round of the pilot if enough time has passed since the last one: rounds share the processor with requests, so
-        they take at most a tenth of the time.
+        """Run a round of the pilot if enough time has passed since the last one.
+
+        Rounds share the processor with requests, so they take at most a tenth of the time.
         """
         begun_s = time.monotonic()
         if begun_s >= self._next_s:

@@ -28,12 +28,12 @@ class PlanCall:
     """The settings of a :class:`CascadeModel`: the plan, and how its models are made and compared.
 
     Attributes:
-        answered_by: The entry whose answer the caller got; "" before an answer.
+        answered_by: The catalog name of the model whose answer the caller got; "" before an answer.
 
     Args:
         plan: The plan, which states the models to call.
-        today: The entry of the current model.
-        make: Makes the chat model of an entry, for this invocation.
+        today: The catalog name of the current model.
+        make: Takes a catalog name, and makes this model's chat model for this invocation.
         is_same: Returns whether two answers are the same.
         passes: Returns whether the application accepts an answer to a prompt; None if no plan uses this check.
         ended: Called when a call has been answered; the argument is True if the current model had to answer it.
@@ -117,7 +117,7 @@ class CascadeModel(DelegatingChatModel):
 
     @property
     def todays(self) -> BaseChatModel:
-        """The current model, for calls that only this model accepts."""
+        """The chat model of the current model, for a form of call that a plan of several models does not support."""
         call: PlanCall = self.binding
         return call.make(call.today)
 

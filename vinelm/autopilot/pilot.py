@@ -58,7 +58,7 @@ class Pilot:
     records, and stores the state.
 
     A round calls models within the day's budget. Every call's maximum cost is stored before the call, and all decisions are
-    stored when a round ends, so that another pilot can continue from there.
+    stored when a round ends. So another pilot can continue from there.
 
     Args:
         store: The store, open and locked by :meth:`~vinelm.traces.ObservationStore.exclusive`.
@@ -196,8 +196,9 @@ class Pilot:
     # -- what is proven ------------------------------------------------------------------------------------------------------
 
     def _run_of(self, work: ReplayRun, key: str, state: StepState) -> StepRun | None:
-        """Return an object that replays a step's recorded calls of the current attempt, in order; None if the attempt has ended
-        or has no call yet.
+        """Return an object that replays a step's recorded calls of the current attempt, in order.
+
+        None if the attempt has ended or has no call yet.
         """
         units = [unit for unit in self.kept.of_step(key) if unit.unit_id > state.since and unit.model == state.today]
         if state.ended:
@@ -227,8 +228,9 @@ class Pilot:
         return run
 
     def _over(self, key: str, state: StepState, units: Sequence[ReplayUnit]) -> list[ReplayUnit]:
-        """Return the calls whose conversation has finished, one conversation after another. ``units`` are the recorded calls of
-        the step ``key`` in the current attempt.
+        """Return a step's recorded calls in conversations that are over, one conversation after another.
+
+        ``units`` are the recorded calls of the step ``key`` in the current attempt.
         """
         since, found = self._conversations.get(key, (-1, None))
         if found is None or since != state.since:
@@ -324,8 +326,9 @@ class Pilot:
     # -- what serves ----------------------------------------------------------------------------------------------------------
 
     def _raising(self, key: str, state: StepState) -> Raising:
-        """Return the object that decides the share of a step's plan. It is created, with the numbers of the plan's proof, when
-        the plan or this pilot is new.
+        """Return the object that decides what share of the requests a step's plan serves.
+
+        It is made once for each plan in this process, from the figures of the plan's proof.
         """
         if key not in self._raisings:
             plan = state.plan_of("plan")
@@ -362,9 +365,7 @@ class Pilot:
                 self._compare(key, state)
 
     def _compare(self, key: str, state: StepState) -> None:
-        """Run the plan on a sample of prompts that the current model has answered, and count how often the plan's answer
-        differs from the current model's.
-        """
+        """Run the plan on a sample of prompts that the current model has answered, and count the answers that differ."""
         plan = state.plan_of("plan")
         if plan is None or state.share <= 0.0:
             return

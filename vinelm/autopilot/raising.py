@@ -165,7 +165,7 @@ class Raising:
             self.alarm = "its answers differ more or less often"
 
     def feedback(self, *, is_plan: bool, score: float) -> None:
-        """Count feedback at the current level: a score in [0, 1] of an answer of the plan, or of the current model if
+        """Count feedback at the current level. ``score``, in [0, 1], rates an answer of the plan, or of the current model if
         ``is_plan`` is False.
         """
         if self.alarm is None and _is_sure(self._worse.add(is_plan, 1.0 - score)):

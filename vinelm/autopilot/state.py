@@ -25,7 +25,7 @@ class StepState:
         title: The step's name.
         today: The catalog entry of the current model.
         since: The current attempt uses recorded calls with numbers above this.
-        chosen: The number of the first recorded call in the last conversation from which plans were chosen; 0 before plans are
+        chosen: Plans were chosen from the conversations whose first recorded call has at most this number; 0 before plans are
             chosen.
         race_since: A conversation counts for the proof if the number of its first recorded call is above this.
         attempt: The number of the attempt, counted over all steps; 0 before plans are chosen.
@@ -43,8 +43,8 @@ class StepState:
         today_usd, today_s: Mean cost in dollars and mean seconds of a call of the current model; 0 seconds if unknown.
         proven: The plan is proven to lose less accuracy than this, a fraction; None without a plan.
         entries: For each model of the catalog, the last known digest of its entry, including address and prices.
-        escalated, differing: In the plan's proof, the number of requests that the current model had to answer, and the number
-            of answers that differ, each as (number, total).
+        escalated, differing: In the plan's proof, [number of requests that the current model had to answer, total] and [number
+            of answers that differ, total].
         wants_units: Whether calls of the current model should be recorded.
         alarms: The rollbacks to the current model, each as [day, reason].
     """

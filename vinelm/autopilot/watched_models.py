@@ -109,10 +109,10 @@ class WatchedModels:
         return self._models.chat_model(name, found, limits) if isinstance(found, CallContext) else found
 
     def _chosen(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> CallContext | CascadeModel:
-        """Return the chat model of the plan that runs instead of the model ``name``; without a plan, the context of the call,
-        with which the model ``name`` is made.
+        """Return the chat model of the plan that runs instead of the model ``name``; without such a plan, a context for
+        ``name``.
 
-        If the call is to be recorded, the context records it.
+        The caller makes the model ``name`` with this context. It is ``call``, extended to record the call if that is wanted.
         """
         watch, step = self._watch, step_key(call.stage)
         state = watch.state_of(step)

@@ -1,8 +1,8 @@
 """Runs models' code actions (snippets): checks that their syntax is allowed, then runs them in a sandbox with limits.
 
 The sandbox is pydantic-monty: an interpreter without files, network, environment or imports of the host, whose workers are
-separate processes. It can reach only the functions of the graph. It does not survive a fork of the process that uses it, so a
-limited process uses the sandbox and asks this process for each function call.
+separate processes. It can reach only the functions of the graph. It does not survive a fork of the process that uses it. So a
+limited process uses the sandbox, and asks this process for each function call.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _asked(session: socket.socket, question: Mapping[str, Any], calls: Calls) ->
 
     Calls of functions that the snippet makes are answered by ``calls``. The result is that of
     :func:`vinelm.workflows.graphqa.act_process.executed`. If the session sends nothing for :data:`SILENT_S` seconds, the result
-    has only ``status`` ("error") and ``error``; if its process is gone, only the ``status`` "died".
+    has only ``status`` ("error") and ``error``. If the session's process is gone, it has only ``status`` ("died").
 
     The session is closed unless it can be reused.
     """

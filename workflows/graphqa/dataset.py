@@ -24,13 +24,18 @@ ARMS = ("direct", "multi_hop")
 def load_questions(path: str | Path, sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
     """Read questions from JSON lines, plain or gzipped.
 
-    A row has ``question`` and ``answer`` (names joined by ", ", or a number). It may have ``question_id``; ``graph``, the name
-    of the source; ``entities``, the names in the question (a list or an object); ``program``, a snippet that prints the
-    answer, which simulated models need; ``arm``, "direct" or "multi_hop"; and ``any_of``, true if any of the names suffices.
+    A row has ``question`` and ``answer`` (names joined by ", ", or a number). These fields are optional:
+
+    - ``question_id``: the question's id,
+    - ``graph``: the name of the source,
+    - ``entities``: the names in the question (a list or an object),
+    - ``program``: a snippet that prints the answer, which simulated models need,
+    - ``arm``: "direct" or "multi_hop",
+    - ``any_of``: true if any of the names suffices.
 
     Raises:
-        DatasetError: A row lacks the question or the answer, names a graph, an entity or an edge type that does not exist, or
-            has a program that must not run. The message names file and line.
+        DatasetError: A row lacks the question or the answer, or names a graph, an entity or an edge type that does not exist.
+            Or it has a program that must not run. The message names file and line.
     """
     file = Path(path)
     requests = []

@@ -28,9 +28,9 @@ print(', '.join(sorted(set(NodeFeature([n for n in count if count[n] == best], '
 def drawn(sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
     """Return questions about each graph, with their answers, made from templates.
 
-    The templates ask for counts, for nodes one or two edges away, for nodes that two paths lead to, and for the node that most
-    paths lead to. The same graphs give the same questions. Templates take turns, and so do graphs: the first n are a fair
-    sample.
+    The templates ask for counts, and for nodes one or two edges away. They also ask for nodes that two paths lead to, and for
+    the node that most paths lead to. The same graphs give the same questions. Templates take turns, and so do graphs: the first
+    n are a fair sample.
     """
     rows: list[tuple[tuple[int, int, str], dict[str, Any]]] = []
     for graph in sorted(sources):
@@ -116,9 +116,10 @@ def _most(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, An
 
 
 def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> tuple[Node, list[tuple[str, str]]]:
-    """Return a random node that is found by its name, and a random path of ``hops`` edges from its kind.
+    """Return a random node that can be found by its name, and ``hops`` random edge types that lead on from its kind.
 
-    The path is a list of (type of edge, kind at its other end). If possible, no edge has the same type as the previous edge.
+    The edge types form a path, a list of (type of edge, kind at its other end). If possible, no edge has the same type as the
+    previous edge.
     """
     kind = rng.choice([kind for kind in sorted(walks) if _named(source, kind)])
     start = rng.choice(_named(source, kind))
@@ -131,7 +132,7 @@ def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> t
 
 
 def _named(source: GraphSource, kind: str) -> list[Node]:
-    """Return those of the 12 most connected nodes of a kind that can be found by their name, if it is not the node's id."""
+    """Return, of the 12 most connected nodes of a kind, those that are found by a name that is not just their id."""
     return [node for node in source.nodes_of(kind)[:12] if node.name != node.id and source.retrieve(node.name) == node.id]
 
 

@@ -21,8 +21,7 @@ class Task:
 
     Args:
         kinds: The kinds of mistakes.
-        ease: How easy the stage is; larger values give more right answers. It is added to the margin by which a simulated model
-            is right or wrong.
+        ease: How easy the stage is; the larger, the more often a simulated model is right.
         write: Called with the request and a random generator; returns a right answer.
         mistake: Called with the request, a kind of mistake and a random generator; returns an answer with that mistake.
         harder: Factor by which the difficulty of the program is multiplied.

@@ -110,7 +110,7 @@ def _judged(expected: str, given: str) -> bool:
 
 
 def _line(session: socket.socket) -> bytes:
-    """Return the two bytes that a session answers.
+    """Read the two bytes with which a session answers, and return them.
 
     If its process is gone, the result is shorter or empty, and the session is closed.
     """

@@ -1,4 +1,4 @@
-"""Signals and equality of SQL statements, without the gold result: how one ended, and whether two found the same rows."""
+"""Determines, without the gold result, how an SQL statement ended and whether two statements found the same rows."""
 
 from __future__ import annotations
 

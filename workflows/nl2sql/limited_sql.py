@@ -1,6 +1,6 @@
 """Runs one model-written SQL statement on a SQLite file, read-only, in a process with limits on time, memory and files.
 
-SQLite reads the clock only between steps, so one function call, or a statement that is costly to compile, can outlast any
+SQLite reads the clock only between steps. So one function call, or a statement that is costly to compile, can outlast any
 deadline (``printf`` makes 2 GB of text in one step). The process is therefore killed: no statement exceeds its time by more
 than ``GRACE_S``, and none takes memory or disk from this process.
 """
@@ -31,7 +31,7 @@ def run_limited(
     """Run exactly one read-only statement and return the result. If the *statement* fails, the result's ``status`` says so.
 
     The result is that of :func:`vinelm.workflows.nl2sql.sql.run_sql`. In addition, a statement that needs more memory than its
-    process may have is an ``error``, and a result of more than 5 million values is cut. Any number of threads may call it. The
+    process may have is an ``error``. A result of more than 5 million values is cut. Any number of threads may call it. The
     first call starts a process, which later calls reuse.
 
     ``max_steps`` also limits the steps of SQLite's virtual machine, which takes about 50 million per second. A statement with

@@ -58,9 +58,9 @@ class SqlWriter:
     """Writes right and wrong SQL for requests whose row has ``gold_sql`` (and ``db_id``).
 
     A wrong answer replaces, for example, a column by another one. With a folder of databases (``DB_ID.sqlite``, opened
-    read-only on first use), this is any other column of the table; without one, another column of the query. A mutation's text
-    always differs from the gold query's; its rows usually differ too, but not always. The same request, kind and generator
-    state give the same text.
+    read-only on first use), any other column of the table is used. Without such a folder, another column of the query is used.
+    A mutation's text always differs from the gold query's; its rows usually differ too, but not always. The same request, kind
+    and generator state give the same text.
     """
 
     kinds: Sequence[str] = ERROR_KINDS

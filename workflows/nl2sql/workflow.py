@@ -45,7 +45,7 @@ def nl2sql(dataset: str | Path | None = None) -> Workflow:
 
 
 def nl2sql_2(dataset: str | Path | None = None) -> Workflow:
-    """Return the variant of :func:`nl2sql` with up to three repairs, for two models (30 nodes).
+    """Return the variant of :func:`nl2sql` with up to three repairs, for two models (a trie of 30 nodes).
 
     ``dataset`` is the same as for :func:`nl2sql`.
     """

@@ -1,7 +1,8 @@
 """Write a method, run its visible tests, and write it again while they fail: four real models on the methods of ClassEval.
 
 The code itself does not come with the package. A model returns the name of its recorded answer, and the tests look up that
-answer's results: the visible half of the tests is the application's own check, all of them are the truth.
+answer's results. The visible half of the tests is the application's own check; all tests together decide whether an answer is
+right.
 """
 
 from __future__ import annotations

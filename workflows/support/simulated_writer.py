@@ -123,8 +123,8 @@ class Reply:
 class TicketWriter(Reply):
     """Writes the simulated answers of every stage; the object itself writes replies, the scored answers.
 
-    Nothing here was measured on a real model. It is assumed that routing is easy unless the opening misleads, that queries get
-    harder with joins, and that the replies of the third desk are the hardest.
+    Nothing here was measured on a real model. Three assumptions are made: routing is easy unless the opening misleads, queries
+    get harder with joins, and the replies of the third desk are the hardest.
     """
 
     def __init__(self, databases: Path) -> None:

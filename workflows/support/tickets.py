@@ -17,8 +17,9 @@ DATA = Path(__file__).parent / "data"
 def tickets(data: BundledDataset | None = None) -> tuple[Request, ...]:
     """Return the tickets as requests; the desks take turns, so that the first n are a fair sample.
 
-    The data of each request have the ``ticket`` and its labels: ``desk``, ``reply``, and for the facts to look up either
-    ``db_id`` and ``gold_sql``, or ``article``. ``misleading`` says whether the ticket begins as if it were for another desk.
+    The data of each request have the ``ticket`` and its labels ``desk`` and ``reply``. If there are facts to look up, they also
+    have ``db_id`` and ``gold_sql``, or ``article``. ``misleading`` says whether the ticket begins as if it were for another
+    desk.
 
     ``data`` has the dataset's rows; None loads the bundled dataset.
     """

@@ -68,7 +68,7 @@ class JointStages:
         return next((arm for arm in arms if reached in self.group_after((*stages, arm))), reached)
 
     def begun_before(self, stages: Sequence[str]) -> int:
-        """Return how many of the stages directly before the last one run in the same superstep as the last one does."""
+        """Return the number of stages, directly before the last one, that run in the same superstep as the last one."""
         count = 0
         while count < len(stages) - 1 and self.follows(stages[: len(stages) - 1 - count]):
             count += 1
@@ -143,7 +143,7 @@ class ReplayPolicy(UnitPolicy):
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether the request continues after ``prefix``, according to the stop rule and the workflow's own check.
 
-        Also True after an earlier answer that passed the check if the job's path continues there (``passed``).
+        Also True if ``passed`` records that the answer after ``prefix`` passed the check and the request continued.
 
         Args:
             prefix: the models of the invocations so far.
@@ -263,7 +263,8 @@ class ReplayPolicy(UnitPolicy):
     def recorded_call(self, number: int, digest: str) -> RecordedCall:
         """Return the recorded call with this prompt (by its digest) of the invocation at index ``number``.
 
-        Successful calls come first, and equal prompts get their recorded answers one after the other.
+        If several recorded calls have this prompt, they are returned one after the other, successful calls first. After the
+        last one, the first one is returned again.
 
         Raises:
             StageReachedError: the record has no such call.
@@ -321,7 +322,7 @@ class ReplayPolicy(UnitPolicy):
 
     @property
     def is_joint(self) -> bool:
-        """True if the superstep of the job's invocation has further stages, in template order, that are still to run."""
+        """True if a further stage, after the job's stage in template order, runs in the same superstep."""
         return self._joint.follows(self._stages_before(len(self._expected)))
 
     def record_after(self, row: Observation) -> Record:

@@ -49,7 +49,7 @@ class RecordedInvocation:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The recorded invocations of a request, up to some point.
+    """The invocations of a request from its first one on, as far as they are recorded.
 
     Attributes:
         invocations: the invocations, in the order of the path.

@@ -118,8 +118,8 @@ class ReplayRunner:
         """Score the state after ``prefix`` again: replay the record ``state`` to its end, without making a new model call.
 
         Returns:
-            A result with the success (or a failure and its text), and the signal and answer of the state. A signal declared as
-            ``"status"`` is not computed.
+            A result with the success (or a failure and its text), and the signal and answer of the state. If the workflow
+            declares ``signal="status"``, the signal is not computed.
         """
         before = Record.from_bytes(state)
         policy = ReplayPolicy(
