@@ -83,10 +83,10 @@ class _Request:
 class CallOrder:
     """Ranks calls that wait until their engine (the endpoint that serves the model) has room. Does no I/O; not thread-safe.
 
-    At first, requests are finished in the order in which they began: each call is assumed to extend the previous prompt of its
-    request, which is then still cached. If requests do not extend their own prompts, or the cache does not keep these long
-    enough, the calls of all requests are ordered depth-first by their prompts instead. When every request has begun, the calls
-    with the fewest calls before them go first, so that the last requests end together.
+    At first, requests are finished in the order in which they began. This is best if each call extends the previous prompt of
+    its request, and that prompt is still cached. If this turns out to be wrong, the calls of all requests are ordered
+    depth-first by their prompts instead. When every request has begun, the calls with the fewest calls before them go first, so
+    that the last requests end together.
 
     Attributes:
         version: Changes whenever waiting calls must be ranked again.

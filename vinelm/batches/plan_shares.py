@@ -1,9 +1,9 @@
 """Divides a batch's requests between plans, within common limits on their mean cost and mean seconds.
 
 With a price per second, every invocation costs its dollars plus the price of its seconds. So a planner that limits only costs
-finds the plans on the convex hull of cost and seconds. The price follows from a linear program over the plans that are already
-known: it is the ratio of the marginal values of a second and a dollar. The program is solved again with the plans found at that
-price, until no new price follows (column generation; Dantzig and Wolfe, 1960).
+finds the plans on the convex hull of cost and seconds. The price is the ratio of the marginal values of a second and a dollar
+in a linear program over the plans that are already known. The program is solved again with the plans
+found at that price, until no new price follows (column generation; Dantzig and Wolfe, 1960).
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class _Slot:
         points: Digests of the cached prompt's prefixes.
         call: The call in progress; None if the slot is free.
         depth: The field ``depth`` of the slot's last call.
-        own: How many tokens at the beginning of the last call's prompt were cached in a free slot, normally this one, when the
-            call was sent.
+        own: How many tokens at the beginning of the last call's prompt a free slot, normally this one, had cached before the
+            call.
         other: How many further tokens of that prompt were then cached in a busy slot.
         used: When the slot's last call ended, as a number that increases over time.
     """
@@ -149,8 +149,9 @@ class SlotOrder:
         return self._waiting[alike] * self.slots <= self._busy[alike] * max(self.under_way, self.slots)
 
     def _held(self, call: Prompted) -> tuple[int, int]:
-        """Return how many tokens at the beginning of the call's prompt are cached, as two numbers: in the free slot that has
-        cached most of it, and in the busy slot that has cached most of it.
+        """Return how many tokens at the beginning of the call's prompt are cached, as two numbers.
+
+        The first is for the free slot that has cached most of the prompt, the second for the busy slot that has.
         """
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 

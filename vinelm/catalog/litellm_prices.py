@@ -120,8 +120,8 @@ def _parts(key: str) -> tuple[str | None, int, str | None]:
     """Split ``key``, the name of a token rate in a LiteLLM file, into its parts.
 
     Returns:
-        A tuple of VineLM's name of the rate, the prompt length in tokens above which the rate applies, and the service tier
-            (None for the ordinary one). ``(None, 0, None)`` for any other key.
+        A tuple of VineLM's name of the rate, the prompt length in tokens above which the rate applies, and the service tier.
+            The tier is None if it is the ordinary one. ``(None, 0, None)`` for any other key.
     """
     if (hour := key.replace("_above_1hr", "")) != key:
         kind, above, tier = _parts(hour)

@@ -190,7 +190,7 @@ class Price(BaseModel):
         """Return the price of calls in a batch: half of the rates for input and output, and half of those for long prompts.
 
         ``halves_cache`` tells whether reading and writing a prompt cache also costs half. Otherwise the cache rates, given or
-        assumed, stay unchanged, except that a rate for reading is lowered to the halved rate for input if it is higher.
+        assumed, stay unchanged. But a rate for reading that is above the halved rate for input is lowered to that rate.
         """
         halved = {"input", "output"} | ({"cached", "cache_write", "cache_write_1h"} if halves_cache else set())
 
@@ -387,8 +387,8 @@ class ReplicaGroup(Model):
         return cls(**{**_fields(first), "name": group, "engine": group}, replicas=tuple(replicas))
 
     def replica(self, place: int) -> Model:
-        """Return the replica at the index ``place``, but with the ``max_tokens`` and ``timeout_s`` of this group, since a call
-        may use a group with other limits than its replicas have.
+        """Return the replica at the index ``place``, but with the ``max_tokens`` and ``timeout_s`` of this group. A call may
+        use a group with other limits than its replicas have.
         """
         chosen = self.replicas[place]
         return chosen.model_copy(update={"max_tokens": self.max_tokens, "timeout_s": self.timeout_s})

@@ -17,7 +17,7 @@ _TYPES: Mapping[Any, str] = {"developer": "system", "user": "human", "assistant"
 
 
 class SaidMessage(NamedTuple):
-    """A message of a prompt, with those fields of LangChain's messages that are needed to calculate a call's maximum cost
+    """A message of a prompt. It has those fields of LangChain's messages that are needed to calculate a call's maximum cost
     and to choose its server.
     """
 

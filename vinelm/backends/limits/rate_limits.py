@@ -240,8 +240,9 @@ class EngineRateLimiter:
             self._give(slot)
 
     def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
-        """Return the object that tells a call how long to wait: its fixed start time or, if other calls may overtake it, its
-        place in the queue.
+        """Queue a call, and return the object that tells it how long to wait.
+
+        This is its fixed start time or, if other calls may overtake it, its place in the queue.
         """
         # Without priorities no call overtakes another, so a call learns its time at once. The first priority makes a line.
         share = self._line() if self._share is None and priority else self._share

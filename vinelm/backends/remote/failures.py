@@ -282,11 +282,10 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
 
 
 def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
-    """Return how a server described an error: the HTTP status, the JSON object about the error, and whether the server sent the
-    error in the place of the answer, in a successful HTTP response.
+    """Return an error's HTTP status, the JSON object that describes the error, and whether a successful response contained it.
 
-    ``chain`` has the exception and its causes. An error without an HTTP status is assumed to have come in the place of the
-    answer. Its status is then a number in the object, or None.
+    A server may send an error in the place of an answer, in a successful HTTP response. An error without an HTTP status is
+    assumed to be of this kind. Its status is then a number in the object, or None. ``chain`` has the exception and its causes.
     """
     body = next((found for link in chain if (found := _body(link))), {})
     for link in chain:
