@@ -49,8 +49,8 @@ class BoundChatModel(BaseChatModel):
     binding: Any = Field(default=None, exclude=True, repr=False)
 
     def __deepcopy__(self, memo: Any = None) -> Self:
-        """Return this object itself instead of a copy, because it belongs to one execution of a step, whose calls are counted
-        together.
+        """Return this object itself instead of a copy: it belongs to one execution of a step, and all calls of that execution
+        are counted together.
         """
         return self.__copy__()
 
@@ -150,9 +150,9 @@ def seconds_of(value: Any) -> float | None:
 class Counts:
     """Token counts of a call. ``cached`` is part of ``tokens_in``, ``reasoning`` is part of ``tokens_out``. None means unknown.
 
-    ``written`` is the part of ``tokens_in`` that was written to a prompt cache. Of these tokens, the cache keeps ``written_1h``
-    for an hour; for ``unsplit`` tokens the server does not state how long. ``audio`` and ``audio_out`` are the audio tokens of
-    prompt and answer, None if the server does not state them.
+    ``written`` is the part of ``tokens_in`` that was written to a prompt cache. Of these tokens, ``written_1h`` stay cached for
+    an hour; for ``unsplit`` tokens the server does not state how long they stay. ``audio`` and ``audio_out`` are the audio
+    tokens of prompt and answer, None if the server does not state them.
     """
 
     tokens_in: int
@@ -197,13 +197,13 @@ class Counts:
         audio: Any = None,
         audio_out: Any = None,
     ) -> Counts | None:
-        """Return the token counts of a server's report, or None if the count of the prompt or of the answer is invalid.
+        """Return the token counts that a server reports, or None if the count of the prompt or of the answer is invalid.
 
         The arguments are the fields of :class:`Counts` as the server states them; ``written_5m`` is the part of ``written``
         that the cache keeps for five minutes.
 
-        If a part is larger than the whole that contains it, the two are added. Some servers count a prompt without its cached
-        part, or an answer without its reasoning. If counts contradict each other, the more expensive interpretation is used. So
+        Some servers count a prompt without its cached part, or an answer without its reasoning. So a part that is larger than
+        its whole is added to the whole. If counts contradict each other, the more expensive interpretation is used. So
         tokens count as written to the cache rather than read from it, and a total is at least the sum of its parts.
         """
         whole_in, whole_out = counted(tokens_in), counted(tokens_out)

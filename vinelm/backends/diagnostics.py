@@ -37,9 +37,10 @@ class KnowsContext(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CallProbe:
-    """The measurements of one short call to a model. ``is_estimated``: the token counts are estimates.
+    """The measurements of one short call to a model.
 
-    ``failure`` is the kind of failure and ``detail`` its message; both are None if the call succeeded.
+    ``ttft_s`` is the time to the first token. ``is_estimated`` tells whether the token counts are estimates. ``failure`` is the
+    kind of failure and ``detail`` its message; both are None if the call succeeded.
     """
 
     latency_s: float
@@ -99,7 +100,7 @@ def diagnose(model: Model, settings: Mapping[str, Mapping[str, Any]], *, today: 
         model: The model.
         settings: The catalog's ``[backend.NAME]`` tables, by provider.
         today: The current date, to find prices that are too old.
-        is_called: Also make one short call, without retries. Spends money.
+        is_called: Whether to also make one short call, without retries, which spends money.
     """
     if model.provider not in PROVIDERS:
         known = ", ".join(PROVIDERS)

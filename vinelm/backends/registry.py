@@ -88,7 +88,7 @@ def _check_cache_points(model: Model) -> None:
 
 
 def _check_tier(model: Model, live: Any) -> None:
-    """Raise :class:`ConfigError` if a model with a list price asks for a service tier that costs more than the list price.
+    """Raise :class:`ConfigError` if a model has a list price, but its settings request a more expensive service.
 
     Otherwise calls would be recorded at less than they cost. An entry whose catalog states a price passes. ``live`` is the
     application's own chat model object for the entry; None without one.

@@ -90,21 +90,24 @@ def batch(
         budget_usd: Never spend more than this on all requests, interrupted runs included. In Python required for models that
             cost money.
         deadline_s: When all should be answered, from the first start: 7h, 90m, 1h30m. In Python seconds.
-        finish: Near the end of the money or the time: the cheapest plans finish all requests, or the rest stays unanswered.
+        finish: Near the end of the money or the time: ``all`` switches to cheaper plans, to answer all requests if possible;
+            ``good`` keeps the plans, and the rest stays unanswered.
         workers: Requests in progress at a time.
-        store: Store of answers and dollars, or postgresql://...; the same line continues it. None: the output with .db.
+        store: Store of answers and costs, a file or postgresql://...; a later run with the same arguments continues it. None:
+            the output with .db.
         cache: Store of answers to calls, or postgresql://..., which several runs share one after the other: a call equal to an
             earlier one costs nothing (docs/batch.md#equal-calls). None: this batch's own store.
         cache_age_s: Answers to calls that are older are not used again: 7d, 12h. In Python seconds. None: 7d.
         seed: Seed of samples, splits and simulated answers.
-        batch_prices: Buy calls in the providers' batches: half the price, up to a day for each invocation of a request, as far
-            as ``deadline_s`` leaves the time. In Python also how long to wait for them.
+        batch_prices: Buy calls in the providers' batches, at half the price. Each call of a request may then take up to a day;
+            calls for which ``deadline_s`` leaves too little time are made directly. In Python also how long to wait for
+            batches.
         dry_run: Print what would be answered, for how much and how long. Calls nothing.
         engine: Machines that do the work: this-machine, or the nodes of a Ray cluster: ray://HOST:PORT, ray://auto (the one
             that this machine belongs to) or ray://local (starts one for this run). In Python the workflow has to be named.
         ship: With ``engine=ray://...``: copy the current folder, without .env, to the nodes.
-        on_done: Called as ``on_done(done, total)`` with the different requests now and then.
-        on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
+        on_done: Called now and then as ``on_done(done, total)``, with the numbers of ended and of all distinct requests.
+        on_note: Called with one line when a node is lost, or a new node cannot be used; from any thread.
 
     Returns:
         The counts; its ``lines()`` method yields the lines of the file.
@@ -175,7 +178,10 @@ def batch(
 
 
 class Steered(NamedTuple):
-    """The limits of a batch: its budget, its deadline, and the number of workers; the fields are arguments of :func:`batch`."""
+    """The limits of a batch: its budget, its deadline, and the number of workers, as given to :func:`batch`.
+
+    ``is_in_batches`` tells whether new calls go in providers' batches.
+    """
 
     budget_usd: float | None
     deadline_s: float | None
@@ -419,8 +425,8 @@ def _require_time(run: DatasetRun, deadline_s: float | None) -> None:
 
 
 def _require_output(output: Path, dataset: str | Path | None, address: StoreAddress) -> None:
-    """Raise :class:`ConfigError` if the file of answers could not be written at the end, or would replace a file of something
-    else.
+    """Raise :class:`ConfigError` if the file of answers could not be written at the end, or if it would replace another
+    file.
     """
     endings = ("", "-wal", "-shm", "-journal", ".lock")
     if isinstance(address, Path) and output.resolve() in {Path(f"{address.resolve()}{ending}") for ending in endings}:

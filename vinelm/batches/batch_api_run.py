@@ -67,7 +67,9 @@ def gate_for(template: Template, catalog: Catalog, backends: Mapping[str, Backen
 
 
 def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> None:
-    """Raise :class:`ConfigError` if requests cannot be rerun from their start for each wave of batches."""
+    """Raise :class:`ConfigError` if requests cannot run again from their start each time that a batch has answered one of
+    their calls.
+    """
     if objective.max_latency_s is not None:
         raise ConfigError(
             "max_latency_s bounds the seconds of a request, which waits hours for a batch: leave it out", code=CODE
@@ -85,7 +87,7 @@ def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> No
 
 
 def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
-    """Return the seconds that ``requests`` requests take at most on ``workers`` workers; 0 without requests.
+    """Return the maximum number of seconds for ``requests`` requests on ``workers`` workers; 0 without requests.
 
     Each request is assumed to take the mean time of the plans, and the last one to begin only when all others have ended.
     """
@@ -107,8 +109,8 @@ def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes)
 
 @dataclass(eq=False)
 class _Begun:
-    """A request that has begun, with what its runs share. ``guard`` authorizes the calls of its latest run; None before the
-    first run.
+    """A request that has begun, and the objects that its repeated runs share. ``guard`` authorizes the calls of its latest run;
+    None before the first run.
     """
 
     request: Request
@@ -191,8 +193,8 @@ class BatchApiRun(DatasetRun):
         return key, self._found.first[key], drawn
 
     def _may_fetch(self) -> bool:
-        """Return whether an earlier process has paid for calls of the next request, whose answers only need to be fetched. The
-        caller must hold the lock.
+        """Return whether the next request to begin has calls that an earlier process has paid for, so that it can fetch their
+        answers. The caller must hold the lock.
         """
         return bool(self._left) and self._left[-1] in self._bought
 
@@ -268,10 +270,10 @@ class BatchApiRun(DatasetRun):
         return begun
 
     def _require_room(self, key: str, unit: ParkedUnit) -> None:
-        """Postpone a request for whose next call the budget has no room, if another request may free money.
+        """Postpone a request if the budget has no room for its next call and another request may free money.
 
-        The last active request is never postponed, so that some request always progresses. It first waits for the money that
-        postponed requests free.
+        To postpone it, raise :class:`NoRoom`. If no other request may free money, return instead, so that some request always
+        progresses. Before that, wait until the requests that are being postponed have given back their reservations.
         """
         with self._lock:
             others = self._active > len(self._leaving | {key})

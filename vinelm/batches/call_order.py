@@ -25,16 +25,17 @@ class WaitingCall:
 
     Args:
         position: The position of the call's request in the starting order.
-        depth: The number of calls that precede this call in the longest known chain of its request.
+        depth: The number of invocations (executions of steps) before this one on its request's path.
         points: Digests of the prompt's prefixes, from short to long.
         tokens: The number of tokens of each prefix.
         path: A number for each prefix: how many different prefixes had been recorded when it first occurred. It orders prompts
             depth-first.
         rank: The last result of :meth:`CallOrder.rank`.
-        expected: The number of tokens at the prompt's beginning that an earlier call also has; known once the call is sent.
-        own: The number of tokens at the prompt's beginning that an earlier call of the same request also has.
-        slots: Orders the calls to the call's engine instead of :class:`CallOrder`, while that is useful; None if the engine
-            has no separate slots.
+        expected: How many tokens at the prompt's beginning are the same in the prompt of an earlier call; known once the call
+            is sent.
+        own: The same number, but only earlier calls of the same request count.
+        slots: The object that ranks the calls to an engine with separate slots, instead of :class:`CallOrder`, as long as its
+            attribute ``is_used`` is true. None for other engines.
     """
 
     position: int
@@ -82,10 +83,10 @@ class _Request:
 class CallOrder:
     """Ranks calls that wait until their engine (the endpoint that serves the model) has room. Does no I/O; not thread-safe.
 
-    At first, requests are finished in the order in which they began, since the prompt that a request extends was used most
-    recently. The calls of all requests are ordered by their prompts instead, depth-first, if requests do not extend their own
-    prompts, or if the cache does not keep them long enough. When every request has begun, the calls with the fewest calls
-    before them go first, so that the last requests end together.
+    At first, requests are finished in the order in which they began. This is best if each call extends the previous prompt of
+    its request, and that prompt is still cached. If this turns out to be wrong, the calls of all requests are ordered
+    depth-first by their prompts instead. When every request has begun, the calls with the fewest calls before them go first, so
+    that the last requests end together.
 
     Attributes:
         version: Changes whenever waiting calls must be ranked again.
@@ -193,8 +194,8 @@ class CallOrder:
             found.sums.add(_Sums(total, call.own, expected, min(cached or 0, expected)))
 
     def ended(self, position: int, slots: Iterable[SlotOrder] = ()) -> None:
-        """Record that the request at this position has ended, also in ``slots``: the :class:`SlotOrder` of each engine with
-        separate slots.
+        """Record that the request at this position has ended. ``slots``, the :class:`SlotOrder` objects of the engines with
+        separate slots, also record it.
         """
         for one in slots:
             one.forget(position)

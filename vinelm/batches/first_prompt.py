@@ -1,4 +1,4 @@
-"""Learns, without calling a model, how a request's first prompt is made of its inputs, from the prompts of a few requests."""
+"""Learns, without calling a model, how the prompt of a request's first call is made of the request's inputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class _FirstCall(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class FirstPrompt:
-    """The common pattern of a workflow's first prompts: fixed texts, and the places at which a request's inputs are inserted.
+    """The pattern that the prompts of all requests' first calls have in common.
+
+    It consists of fixed texts, and of places at which a request's inputs are inserted.
 
     Args:
         pieces: the pieces of the prompt in the order in which a server reads it: texts, and keys of the graph's input.
@@ -44,12 +46,12 @@ class FirstPrompt:
     is_key: tuple[bool, ...]
 
     def of(self, given: Mapping[str, Any]) -> list[str]:
-        """Return the first prompt of a request whose graph input is ``given``, as a list of texts to be joined."""
+        """Return the prompt of a request's first call, as a list of texts to be joined; ``given`` is the graph's input."""
         return [str(given.get(piece, "")) if key else piece for piece, key in zip(self.pieces, self.is_key, strict=True)]
 
     @classmethod
     def learnt(cls, text: str, given: Mapping[str, Any]) -> FirstPrompt:
-        """Return the pattern of the prompt ``text``, in which the first occurrence of each input value becomes its key."""
+        """Return the pattern of the prompt ``text``, in which each input's key replaces the first occurrence of its value."""
         found = sorted(
             (text.index(value), key, len(value))
             for key, value in given.items()
@@ -65,8 +67,8 @@ class FirstPrompt:
 
 
 def of_inputs(requests: Sequence[Mapping[str, Any]]) -> FirstPrompt:
-    """Return a pattern to use if the first prompt is unknown. It consists of the inputs only: those with the fewest different
-    values first.
+    """Return a pattern to use if the prompt of the first call is unknown. It consists of the inputs only: those with the fewest
+    different values first.
     """
     different: dict[str, set[str]] = {}
     for given in requests:
@@ -77,7 +79,7 @@ def of_inputs(requests: Sequence[Mapping[str, Any]]) -> FirstPrompt:
 
 
 def first_prompt(workflow: Workflow, catalog: Catalog, requests: Sequence[Request]) -> tuple[FirstPrompt | None, str]:
-    """Learn how a workflow's first prompt is made of a request's inputs, from up to :data:`PILOTS` requests.
+    """Learn how the prompt of a request's first call is made of the request's inputs, from up to :data:`PILOTS` requests.
 
     Runs the graph of each of these requests until its first model call, which is not made; spends nothing. Application code
     before that call runs. If it includes a node that is not a stage, nothing is run.

@@ -1,4 +1,7 @@
-"""Orders the requests of a batch: requests whose first prompts begin alike follow each other, so that caches are reused."""
+"""Orders the requests of a batch so that the prompts of their first calls can reuse caches.
+
+Requests whose prompts begin alike follow each other.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,8 @@ def depth_first(shapes: Iterable[Shape]) -> Order:
     keep their order. Takes about 200 bytes for a prompt of 2,000 tokens, and a second for 50,000 such prompts.
 
     Args:
-        shapes: The shape of each request's first prompt: digests and token counts of its beginnings. All must be made with the
-            same secret key.
+        shapes: For each request, the shape of its first call's prompt: digests and token counts of the prompt's beginnings. All
+            must be made with the same secret key.
     """
     digests, tokens, stops, ends = array("Q"), array("I"), array("Q", [0]), array("I")
     for shape in shapes:

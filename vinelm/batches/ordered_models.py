@@ -78,7 +78,7 @@ class OrderedModels(ModelResolver):
 
         Args:
             position: The position of the call's request in the starting order.
-            depth: The number of the request's earlier calls.
+            depth: The number of invocations (executions of steps) before this one on the request's path.
             parts: The parts of the prompt, in the order in which a server reads them.
             slots: Orders the calls of an engine with separate slots; None for other engines.
         """
@@ -90,7 +90,7 @@ class OrderedModels(ModelResolver):
         return waiting
 
     def granted(self, waiting: WaitingCall) -> None:
-        """Remove a call that the engine accepted from the queue, and sort the remaining calls if the order has changed."""
+        """Remove a call from the queue, because its engine accepted it. Then sort the rest if their order has changed."""
         with self._lock:
             self._remove(waiting)
             self._calls.sent(waiting)
@@ -168,10 +168,11 @@ class OrderedModels(ModelResolver):
 
 
 def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> dict[str, SlotOrder]:
-    """Return, for each model on a self-hosted engine, the :class:`SlotOrder` of that engine, which its models share.
+    """Return the :class:`SlotOrder` of each model whose engine may have separate slots, by the model's name.
 
-    Models on other engines are left out: such an engine is treated as one common cache. ``limiters`` has the rate limiter of
-    each model, ``under_way`` is the number of requests in progress at a time.
+    These are models with an ``api_base`` and at most :data:`MOST_SLOTS` concurrent calls; models on one engine share the
+    object. Any other engine is assumed to have one cache for all its calls. ``limiters`` has the rate limiter of each model,
+    ``under_way`` is the number of requests in progress at a time.
     """
     found: dict[int, SlotOrder] = {}
     slots: dict[str, SlotOrder] = {}

@@ -1,9 +1,9 @@
 """Divides a batch's requests between plans, within common limits on their mean cost and mean seconds.
 
-With a price per second, every invocation costs its dollars plus the price of its seconds, so that the planner for limits on
-cost finds the plans on the convex hull of cost and seconds. The price follows from a linear program over the plans found so
-far, as the ratio of the marginal values of a second and a dollar. The program is solved again with the plans found at that
-price, until no new price follows (column generation; Dantzig and Wolfe, 1960).
+With a price per second, every invocation costs its dollars plus the price of its seconds. So a planner that limits only costs
+finds the plans on the convex hull of cost and seconds. The price is the ratio of the marginal values of a second and a dollar
+in a linear program over the plans that are already known. The program is solved again with the plans
+found at that price, until no new price follows (column generation; Dantzig and Wolfe, 1960).
 """
 
 from __future__ import annotations
@@ -142,10 +142,10 @@ class PlanShares:
         return Share(1.0 - mixture.share, low), Share(mixture.share, high)
 
     def _find(self, price: int | None, usd: float | None, seconds: float | None) -> None:
-        """Find the best plans within these limits if a second of latency counts as a price in dollars, and store them.
+        """Find the best plans within these limits if each second of latency adds ``price`` to the cost, and store them.
 
-        ``price`` is the index of that price on a grid of prices; None stands for the price 0. ``usd`` and ``seconds`` limit the
-        mean cost and the mean seconds of a request; None sets no limit.
+        ``price`` is an index on a grid of prices in dollars per second; None stands for the price 0. ``usd`` and ``seconds``
+        limit the mean cost and the mean seconds of a request; None sets no limit.
         """
         planner, (of_usd, of_second) = self._at(price), self._weights(price)
         bound = None
@@ -162,10 +162,10 @@ class PlanShares:
                 self._kept(price, one)
 
     def _kept(self, price: int | None, objective: Objective) -> DrawnPlan:
-        """Return the plan for an objective if a second of latency counts as a price in dollars. If an equal plan was stored
+        """Return the plan for an objective if each second of latency adds ``price`` to the cost. If an equal plan was stored
         before, return that object.
 
-        ``price`` is the index of that price on a grid of prices; None stands for the price 0.
+        ``price`` is an index on a grid of prices in dollars per second; None stands for the price 0.
         """
         planner = self._at(price)
         decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
@@ -176,7 +176,7 @@ class PlanShares:
         return self._plans.setdefault(_key(plan), plan)
 
     def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
-        """Return the best division of the requests between the plans found so far, and how many dollars a second of latency is
+        """Return the best division of the requests between the stored plans, and how many dollars a second of latency is
         worth.
 
         ``usd`` and ``seconds`` limit the mean cost and the mean seconds of a request; None sets no limit. Limits that no
@@ -223,7 +223,7 @@ class PlanShares:
             plans: The plans of the program.
             usd: The limit on the mean cost of a request in dollars; None for no limit.
             seconds: The limit on the mean seconds of a request; None for no limit.
-            scale: The dollars by which the program's target is divided if plans minimize cost.
+            scale: The number by which the linear program's target, a mean cost or accuracy, was divided. Only used for costs.
         """
         # The marginal of a bound is what the target gains per unit of it; their ratio is the price of a second in dollars.
         of_usd, of_second = -float(marginals[0]), -float(marginals[1])
@@ -246,9 +246,9 @@ class PlanShares:
         return None if step < -most else min(step, most)
 
     def _weights(self, price: int | None) -> tuple[float, float]:
-        """Return the weights of a dollar and of a second in costs that follow from a price of a second.
+        """Return the weight of a dollar and the weight of a second in the planner's costs, if a second has this price.
 
-        ``price`` is the index of that price on the grid of prices; None stands for 0. The weights are scaled so that costs stay
+        ``price`` is an index on the grid of prices; None stands for the price 0. The weights are scaled so that costs stay
         about as large as in the trie.
         """
         if price is None:

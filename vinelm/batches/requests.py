@@ -29,9 +29,9 @@ class DatasetRequests:
         first: The first request with each key.
         order: The keys in the order of serving, in which prompts with a common beginning are neighbours.
         groups: For each key in this order, the number of its group; prompts of a group have a common beginning.
-        shared: The fraction of all tokens in first prompts, in [0, 1], that repeat the beginning of the prompt before; None if
-            first prompts are unknown.
-        note: Why first prompts are unknown; empty if they are known.
+        shared: Of all tokens in the prompts of first calls, the fraction that repeats the beginning of the preceding request's
+            prompt, in [0, 1]. None if these prompts are unknown.
+        note: Why these prompts are unknown; empty if they are known.
     """
 
     keys: tuple[str, ...]
@@ -48,12 +48,12 @@ class DatasetRequests:
 
 
 def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> DatasetRequests:
-    """Return the requests of a workflow, deduplicated and ordered by their first prompts. Spends nothing.
+    """Return the requests of a workflow, without duplicates and ordered by the prompts of their first calls. Spends nothing.
 
     Args:
         workflow: The workflow.
         catalog: The models of its stages.
-        app: The compiled application. Columns that are not keys of its state do not distinguish requests.
+        app: The compiled application. Requests that differ only in columns that are not keys of its state count as equal.
 
     Raises:
         DatasetError: The workflow's ``inputs`` function fails on a request, which the message names.

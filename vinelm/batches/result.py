@@ -34,7 +34,7 @@ class BatchResult:
         unanswered_because: Why requests have no answer; None if all are answered.
         reasons: The numbers of failed requests by reason, most frequent first.
         calls_by_model: The numbers of invocations by model; equal requests count once.
-        equal_calls: The number of these invocations that an equal call answered for free.
+        equal_calls: The number of these invocations that got the answer of an equal call for free.
         saved_usd: Dollars that the equal calls would have cost.
         spent_usd: Dollars spent, including interrupted runs; calls of unknown outcome count at their maximum cost.
         budget_usd: The maximum cost of the batch in dollars; None if there is no limit.
@@ -42,8 +42,8 @@ class BatchResult:
         deadline_s: The maximum duration of the batch in seconds; None if there is no limit.
         forecast: The forecast before the first request; None without a forecast.
         in_batches: The savings of batch prices; None if no call uses a batch, or without a forecast.
-        shared: The fraction of all tokens in first prompts, in [0, 1], that repeat the beginning of the prompt before; None if
-            that is unknown.
+        shared: Of all tokens in the prompts of first calls, the fraction that repeats the beginning of the preceding request's
+            prompt, in [0, 1]. None if it is unknown.
         note: Why ``shared`` is unknown; empty if it is known.
         output: The file of answers.
         store: The store of the answers: a file or the address of a database, as text.

@@ -160,8 +160,8 @@ class _HeapAtRest:
         return self
 
     def at(self, done: int) -> None:
-        """Exempt the objects that exist now from garbage collection, once the first request is done. ``done`` is the number of
-        ended requests.
+        """Once the first request has ended, exempt all objects that exist then from garbage collection. ``done`` is the number
+        of ended requests.
         """
         if done and not self._is_done:
             gc.collect()
@@ -363,7 +363,7 @@ class DatasetRun:
         Args:
             key: The request's key.
             found: The stored answer; None if the budget refused a call, so that the request stays unanswered.
-            made: The answer that this run has produced, if any; its cost and seconds are counted.
+            made: A list with the answer that this run has produced, whose cost and seconds are counted; empty if there is none.
             lost_usd: The dollars charged for calls of unknown outcome.
         """
         with self._lock:

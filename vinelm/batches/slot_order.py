@@ -31,7 +31,7 @@ class Prompted(Protocol):
 
     Attributes:
         position: The position of the call's request in the starting order.
-        depth: The number of earlier calls of the request.
+        depth: The number of invocations (executions of steps) before this one on the request's path.
         points: Digests of the prompt's prefixes, from short to long.
         tokens: The number of tokens of each prefix.
     """
@@ -49,9 +49,10 @@ class _Slot:
     Attributes:
         points: Digests of the cached prompt's prefixes.
         call: The call in progress; None if the slot is free.
-        depth: The number of calls that preceded the slot's last call in its request.
-        own: How many tokens of the last call's prompt this slot had cached before the call.
-        other: How many further tokens of that prompt another slot had cached.
+        depth: The field ``depth`` of the slot's last call.
+        own: How many tokens at the beginning of the last call's prompt a free slot, normally this one, had cached before the
+            call.
+        other: How many further tokens of that prompt were then cached in a busy slot.
         used: When the slot's last call ended, as a number that increases over time.
     """
 
@@ -90,7 +91,7 @@ class SlotOrder:
     A freed slot first takes calls whose prompt begins like its cached prompt: longest match first, then calls of the same
     stage, which may share more than is known. Next come calls that share no beginning with a call in flight. A call that begins
     like a call in flight waits for that call's slot, because parallel slots would compute the same prefix twice. A slot may
-    stay free because of this, unless calls with one beginning are so frequent that they deserve more slots. Among equals,
+    stay free because of this, unless calls with that beginning are frequent enough to fill another slot. Among equals,
     requests are finished in starting order.
 
     Args:
@@ -148,8 +149,9 @@ class SlotOrder:
         return self._waiting[alike] * self.slots <= self._busy[alike] * max(self.under_way, self.slots)
 
     def _held(self, call: Prompted) -> tuple[int, int]:
-        """Return two numbers of tokens at the beginning of the call's prompt: how many any free slot has cached, and how many
-        any busy slot has cached.
+        """Return how many tokens at the beginning of the call's prompt are cached, as two numbers.
+
+        The first is for the free slot that has cached most of the prompt, the second for the busy slot that has.
         """
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 

@@ -76,7 +76,8 @@ class Steering:
     predicted. If a block has several plans, each with a share of the requests, a hash of the request's key selects one.
 
     Without a deadline, the plans of a block depend only on results of earlier blocks, except the block directly before it. So
-    an interrupted batch continues unchanged (:meth:`waits`). With a deadline, plans also depend on the clock.
+    an interrupted batch continues with the same plans, but some requests must wait (:meth:`waits`). With a deadline, plans also
+    depend on the clock.
 
     Prompts with a common beginning are best served by one model, whose cache is warm. If a block's requests are divided between
     two plans, it does not matter which request gets which plan, but a switch between them causes a cache miss. So neighbours of
@@ -257,7 +258,8 @@ class Steering:
         """Return the limits on a block's mean cost and mean seconds, the money left in dollars, and the ratio of actual to
         predicted cost.
 
-        The limits are in terms of the trie's predictions; they are None if there is no budget or no deadline.
+        Both limits apply to the cost and seconds that the trie predicts, not to the actual ones. They are None if there is no
+        budget or no deadline.
         """
         start, size = self._starts[block], self._starts[block + 1] - self._starts[block]
         has_ended, left = ~np.isnan(self._usd[:start]), len(self._keys) - start
@@ -279,8 +281,8 @@ class Steering:
     def _mean_seconds(
         self, elapsed_s: float, has_ended: BoolArray, pending: np.ndarray[tuple[int], np.dtype[np.intp]], left: int
     ) -> float | None:
-        """Return the maximum mean seconds of the requests from this block on, in terms of the trie's predictions; None without
-        a deadline.
+        """Return the maximum mean seconds, as predicted by the trie, of the requests from this block on; None without a
+        deadline.
 
         Args:
             elapsed_s: Seconds since the start of the batch.

@@ -54,7 +54,7 @@ def take_variables(folder: str | Path | None = None, text: str = "") -> None:
 
 
 def variables_of_files() -> Mapping[str, str]:
-    """Return the variables that this process took from ``.env`` files, with the path of each file, keyed by the variable."""
+    """Return, for each variable that this process took from a ``.env`` file, the path of that file."""
     return MappingProxyType(_taken)
 
 

@@ -36,7 +36,7 @@ class ModelList:
     Args:
         path: The file.
         entries: The entries of chat models by unique name, each as the file has it.
-        file: The path, date and time limit of the file, which apply to all entries.
+        file: Facts about the file that apply to all entries: its path, its date, and its time limit of a call.
         max_retries: The file's ``num_retries``.
         notes: One line for each group of settings without effect.
         skipped: The names of entries that are not chat models.

@@ -120,8 +120,8 @@ def _parts(key: str) -> tuple[str | None, int, str | None]:
     """Split ``key``, the name of a token rate in a LiteLLM file, into its parts.
 
     Returns:
-        VineLM's name of the rate; the prompt length in tokens above which the rate applies; and its service tier, or None for
-            the ordinary one. For any other key, ``(None, 0, None)``.
+        A tuple of VineLM's name of the rate, the prompt length in tokens above which the rate applies, and the service tier.
+            The tier is None if it is the ordinary one. ``(None, 0, None)`` for any other key.
     """
     if (hour := key.replace("_above_1hr", "")) != key:
         kind, above, tier = _parts(hour)
@@ -169,8 +169,8 @@ def _check_other(asked: Priced, key: str, value: Any) -> None:
     """Raise :class:`ConfigError` if the rate ``key``, for which :class:`Price` has no field, may make calls cost more.
 
     A rate per token is refused if it is above the entry's ordinary rate for input or output (0 if not stated). Any other rate
-    is refused if it is above 0, and a table of rates always, except ``tiered_pricing``. Rates that apply to none of the entry's
-    calls are accepted.
+    is refused if it is above 0. A table of rates is always refused, except ``tiered_pricing``, which :func:`_tiered` reads.
+    Rates that apply to none of the entry's calls are accepted.
     """
     if key == "tiered_pricing" or has_no_effect(key, {**asked.given, **asked.options}):
         return

@@ -33,8 +33,9 @@ class CatalogFile:
         backends: Settings by provider.
         notes: One line for each group of keys that have no effect.
         skipped: The names of entries that are not chat models, in a file that may contain some.
-        copies: The names of entries that differ from another entry only in irrelevant settings.
-        is_foreign: Whether the file was written for another program: unusable parts are left out with a warning.
+        copies: The names of entries that were left out because they differ from another entry only in settings that change
+            neither answers nor prices.
+        is_foreign: Whether the file was written for another program. Then its unusable parts are left out with a warning.
     """
 
     path: str

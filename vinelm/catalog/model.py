@@ -67,8 +67,8 @@ class LongPromptRates(BaseModel):
 class _Rates(NamedTuple):
     """The rates for one prompt length, in dollars per million tokens.
 
-    ``names_write`` tells whether the price states a rate for writing a cache, ``names_1h`` the same for an hour; otherwise
-    these rates are assumed.
+    ``names_write`` and ``names_1h`` tell whether the price itself states the rates ``cache_write`` and ``cache_write_1h``. If
+    it does not, a rate is assumed.
     """
 
     input: float
@@ -94,8 +94,8 @@ class Price(BaseModel):
             or ``cache_write`` if that is more.
         audio: Dollars per million prompt tokens of audio; None charges 17 times ``input``.
         audio_out: Dollars per million completion tokens of audio; None charges 17 times ``output``.
-        cache_ttl_s: Seconds that a cached prefix is kept after its last use, > 0; None takes 300. It is no charge, but used to
-            estimate how often the prompt cache of a service is warm.
+        cache_ttl_s: Seconds that a cached prefix is kept after its last use, > 0; None takes 300. Used only to
+            estimate how often the prompt cache of a service is warm; charges do not depend on it.
         long_prompts: Other rates for long prompts, by ascending thresholds.
         call: Dollars per call, in addition to the tokens.
         source: The source of the figures.
@@ -170,8 +170,8 @@ class Price(BaseModel):
             tokens_in: The maximum number of tokens of the prompt.
             tokens_out: The maximum number of tokens of the answer.
             writes_cache: Whether the call requests that the prompt be written to a prompt cache.
-            asks_for_an_hour: Whether the call requests that the prompt be kept there for an hour. If the prompt is written, a
-                stated rate for an hour counts in any case.
+            asks_for_an_hour: Whether the call requests that the prompt be kept there for an hour. If not, the rate for an hour
+                still counts for a written prompt if the price states that rate.
             hears: Whether a part of the prompt is audio.
             speaks: Whether a part of the answer may be audio.
         """
@@ -190,7 +190,7 @@ class Price(BaseModel):
         """Return the price of calls in a batch: half of the rates for input and output, and half of those for long prompts.
 
         ``halves_cache`` tells whether reading and writing a prompt cache also costs half. Otherwise the cache rates, given or
-        assumed, stay unchanged, but reading never costs more than plain input.
+        assumed, stay unchanged. But a rate for reading that is above the halved rate for input is lowered to that rate.
         """
         halved = {"input", "output"} | ({"cached", "cache_write", "cache_write_1h"} if halves_cache else set())
 
@@ -210,8 +210,8 @@ class Price(BaseModel):
         """Return by how many dollars a call is cheaper if ``tokens`` of its ``tokens_in`` prompt tokens are read from a prompt
         cache.
 
-        The cost is compared with a call that reads nothing from the cache. There these tokens are charged at the ordinary rate,
-        or at the rate for writing to the cache if the price states a higher one.
+        The cost is compared with a call that reads nothing from the cache. That call pays the ordinary rate for these
+        tokens or, if the price states a higher rate for writing to the cache, that rate.
         """
         rates = self._rates(tokens_in)
         cold = max(rates.input, rates.cache_write) if rates.names_write else rates.input
@@ -287,7 +287,7 @@ class Model(BaseModel):
         max_tokens: The longest answer of a call in tokens, 1 to 100,000,000; a longer answer is cut off and counts as failed.
         timeout_s: The maximum seconds of one attempt, from connecting to the last byte; > 0, at most a day.
         options: Settings of the provider, passed on unchanged. A catalog rejects secrets in them.
-        trusted_counts: Accept the server's token counts even if the text is too long for so few tokens.
+        trusted_counts: Whether to accept the server's token counts even if the text seems too long for them.
         cache_points: Which prefixes are marked for the provider's cache: with ``"auto"`` the prefixes that are read often
             enough to pay, with ``"static"`` the part that all calls of a stage share, with ``"off"`` none. Prompts with the
             application's own marks stay unchanged.
@@ -387,8 +387,8 @@ class ReplicaGroup(Model):
         return cls(**{**_fields(first), "name": group, "engine": group}, replicas=tuple(replicas))
 
     def replica(self, place: int) -> Model:
-        """Return the replica at the index ``place`` with the group's ``max_tokens`` and ``timeout_s``, which a call may have
-        changed.
+        """Return the replica at the index ``place``, but with the ``max_tokens`` and ``timeout_s`` of this group. A call may
+        use a group with other limits than its replicas have.
         """
         chosen = self.replicas[place]
         return chosen.model_copy(update={"max_tokens": self.max_tokens, "timeout_s": self.timeout_s})

@@ -70,7 +70,8 @@ def find_price(provider: str, model_id: str, api_base: str | None = None) -> Fou
     Args:
         provider: The provider as VineLM, LiteLLM or LangChain calls it, such as ``"openai"`` or ``"together_ai"``.
         model_id: The provider's id of the model.
-        api_base: The URL of the calls. It decides if ``provider`` is only the protocol, as for ``openai``.
+        api_base: The URL of the calls. In the data of genai-prices, the service at this URL takes precedence over ``provider``.
+            With a URL, ``"openai"`` only names the protocol, and OpenAI's prices apply only to OpenAI's URL.
     """
     price_id = f"{provider}/{model_id}"
     ours = bundled_prices().get(price_id) if api_base is None or provider != "openai" else None
@@ -86,7 +87,10 @@ def is_fine_tuned(model_id: str) -> bool:
 
 
 def tier_of(asked: Mapping[str, Any]) -> str:
-    """Return the service tier that ``asked``, options or a request body, selects; "" for the ordinary tier."""
+    """Return the service tier that ``asked`` selects; "" for the ordinary tier.
+
+    ``asked`` has a model's options, or the body of a request.
+    """
     body = asked.get("extra_body")
     given = asked.get("service_tier") or (body.get("service_tier") if isinstance(body, Mapping) else None)
     named = str((given.get("type") if isinstance(given, Mapping) else given) or "").lower()
@@ -94,8 +98,9 @@ def tier_of(asked: Mapping[str, Any]) -> str:
 
 
 def beyond_list_prices(asked: Mapping[str, Any]) -> str:
-    """Return the service tier that ``asked``, options or a request body, selects, if it may cost more than the list price; ""
-    otherwise.
+    """Return the service tier that ``asked`` selects if it may cost more than the list price; "" otherwise.
+
+    ``asked`` has a model's options, or the body of a request.
     """
     tier = tier_of(asked)
     return "" if tier in CHEAP_TIERS else tier

@@ -22,8 +22,8 @@ _URL_WITH_PASSWORD = re.compile(r"^[a-z][a-z0-9+.-]*://[^/\s]*:[^/\s]*@", re.IGN
 
 
 def refuse_secrets(models: tuple[Model, ...], backends: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise :class:`ConfigError`, without the value, if an entry or setting contains a secret, since catalogs are stored on
-    disk.
+    """Raise :class:`ConfigError` if an entry or setting contains a secret, since catalogs are stored on disk. The message does
+    not contain the secret.
     """
     _name_keys(models)
     places: list[tuple[str, Any]] = [(f"model {model.name!r}: options", model.options) for model in models]
@@ -133,7 +133,7 @@ class _Secrets(NamedTuple):
 
     Attributes:
         environment: A copy of the environment, to notice changes; None if it has to be read every time.
-        names: How many variables :func:`name_secret` had been called for by then.
+        names: How many variables had been passed to :func:`name_secret` at that time.
         named: Pairs of a secret value and its replacement ``$NAME``, the longest value first.
     """
 
@@ -148,8 +148,8 @@ _known: _Secrets | None = None
 def _secrets() -> _Secrets:
     """Return the secrets that the environment contains now.
 
-    The environment is read again only if it has changed, since :func:`redacted` is called for each id from a provider. On
-    interpreters other than CPython a change cannot be noticed, and it is read every time.
+    Since :func:`redacted` is called often, the environment is read again only if it has changed, or if :func:`name_secret` has
+    named another variable. On interpreters other than CPython a change cannot be noticed, so the environment is always read.
     """
     global _known  # noqa: PLW0603 - what was read of the one environment
     held, known, names = getattr(os.environ, "_data", None), _known, len(_named)

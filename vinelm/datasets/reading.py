@@ -313,7 +313,10 @@ def _request(
 
 
 def place_in(path: Path, where: str) -> str:
-    """Return a row's position in the file or folder, such as ``12``, ``row 12``, ``item 12``, ``part.parquet, row 12``."""
+    """Return a row's position within the file or folder ``path``: ``where``, the position in error messages, without the path.
+
+    For example ``12``, ``row 12``, ``item 12`` or ``part.parquet, row 12``.
+    """
     return where.removeprefix(str(path)).lstrip(":,/\\ ")
 
 
@@ -337,8 +340,8 @@ def with_dataset(workflow: Workflow, dataset: RequestSet, *, labelled: bool = Tr
     """Return a copy of the workflow with the requests of ``dataset`` instead of its own requests.
 
     Args:
-        workflow: A finished workflow. Every new request must have the keys that all of its own requests have, and a value for
-            each of its labels. Requests scored by a judge or by comparison with the current setup need no label.
+        workflow: A finished workflow. Every new request must have the keys that all requests of this workflow have, labels
+            included. Labels are not needed if answers are scored by a judge or by comparison with the current setup.
         dataset: The requests.
         labelled: False if answers are not scored, so that no request needs a label.
 

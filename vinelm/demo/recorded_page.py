@@ -35,8 +35,8 @@ def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iter
 
     Args:
         found: The result.
-        most_models: The maximum number of single models: the current setup's model first, then the most accurate of
-            those for which no other model is both cheaper and more accurate. None lists all models.
+        most_models: The maximum number of single models to list: first the current setup's model, then the most accurate
+            of the others. A model is left out if another one is both cheaper and more accurate. None lists all models.
     """
     models = found.models
     if most_models is not None and len(models) > most_models:

@@ -37,8 +37,9 @@ class ChatAnswer:
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """The assistant's message so far, or its first choice if the model returns several; None if neither text nor a
-        tool call has arrived.
+        """The part of the assistant's message that has arrived so far; None if it has neither text nor a tool call.
+
+        If the model returns several choices, this is the first of them.
         """
         text, calls = "".join(self._texts), [dict(call) for call in self._calls.values()]
         if not (text or calls):
@@ -254,8 +255,8 @@ class EventReader:
         self._rest, self._searched = bytearray(), 0
 
     def feed(self, data: bytes) -> list[tuple[bytes, Any]]:
-        """Add bytes of the stream. Return the events completed by them as pairs (bytes for the client, parsed JSON or
-        None).
+        """Add bytes of the stream. Return the events that these bytes complete, as pairs (bytes for the client, parsed JSON
+        or None).
         """
         rest, begin = self._rest, 0
         rest += data

@@ -241,10 +241,11 @@ class Gateway:
         return Objective.from_dict(plain)
 
     def _step_of(self, request: Request, form: Form, body: Mapping[str, Any]) -> tuple[str, str, str | None]:
-        """Return (the step that makes the call, its name, the catalog entry that the client named).
+        """Return a tuple of the step that makes the call, the step's name, and the catalog entry that the client named.
 
-        The first item is the step's name. If the step has no name, it is an identifier made from the prompt, and the
-        second item is empty. The third is None if the client named a step instead of a model.
+        The name is empty if neither the client nor the prompt gives one. The step is identified by its name or, without
+        one, by an identifier made from the prompt. If there are too many steps, new ones share one identifier. The third
+        item is None if the client named a step instead of a model.
         """
         model, title = body["model"], request.headers.get("x-vinelm-step", "")
         default = None
@@ -274,8 +275,8 @@ class Gateway:
         return step, title, default
 
     def _entry(self, name: str) -> Model:
-        """Return the catalog entry with this name, or whose provider gives the model this name; raise :class:`Refused`
-        if there is none.
+        """Return the catalog entry with this name or, if there is none, the first entry whose model has this id at its
+        provider. Raise :class:`Refused` if there is no such entry.
         """
         catalog = self.vine.catalog
         if name in catalog and name in set(catalog):
@@ -313,8 +314,9 @@ class Gateway:
         return key
 
     def _account_of(self, context: RunContext) -> CallGuard | None:
-        """Return the guard that authorizes a run's calls under the caps of the caller's key and of the fleet's tenant;
-        None without caps.
+        """Return the guard that authorizes a run's calls; None without caps.
+
+        It applies the cap of the caller's key, and the cap that all processes of the fleet share for the run's tenant.
         """
         theirs = None if self._theirs is None else self._theirs(context)
         key = self._by_key.get((context.configurable or {}).get(KEY, ""))

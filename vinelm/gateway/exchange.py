@@ -61,8 +61,8 @@ class ClientCall:
         body: the body's JSON.
         step: the step that makes the call: its name, or an identifier made from its prompt.
         title: the step's name; empty if only its prompt identifies it.
-        default: the name of the catalog entry that the client asked for, used if no plan chooses another; None means
-            the step's own catalog entry.
+        default: the name of the catalog entry that the client asked for, used if no plan chooses another. None if
+            the client named only a step, whose own catalog entry is then used.
         request: the request that the call belongs to.
         is_planned: whether the plan chooses the step's model, so that another model may answer after a failure.
     """

@@ -17,8 +17,8 @@ _TYPES: Mapping[Any, str] = {"developer": "system", "user": "human", "assistant"
 
 
 class SaidMessage(NamedTuple):
-    """A message of a prompt, with the fields of LangChain's messages from which a call's maximum cost is calculated and
-    its server is chosen.
+    """A message of a prompt. It has those fields of LangChain's messages that are needed to calculate a call's maximum cost
+    and to choose its server.
     """
 
     type: str
@@ -60,8 +60,8 @@ class Form(ABC):
 
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Convert a body's messages to those of Chat Completions, from which the step is identified and which are
-        recorded.
+        """Return a body's messages in the format of Chat Completions. The gateway identifies the step by them, and records
+        them.
         """
 
     @abstractmethod

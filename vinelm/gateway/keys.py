@@ -192,8 +192,8 @@ class KeyBook:
         return found
 
     def wait_s(self, key: CallerKey) -> float:
-        """Return 0 and count a call of the key if its calls per minute allow the call; otherwise return the seconds to
-        wait.
+        """If the key's limit of calls per minute allows another call now, count that call and return 0. Otherwise return
+        the seconds to wait.
         """
         if key.calls_per_min is None:
             return 0.0

@@ -224,7 +224,7 @@ class WireSender:
 
     Attributes:
         answer: the answer so far.
-        upstream: the provider's whole answer or its error response; None for a stream, and before one has arrived.
+        upstream: the provider's whole answer or its error response; None for a stream, or until the answer has arrived.
     """
 
     def __init__(

@@ -119,7 +119,10 @@ def own_headers(key: str, base: str) -> dict[str, Any]:
 
 
 def _results(lines: Iterator[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the name and the result of each call in a results file. An invalid line gives a failure as the result."""
+    """Yield the name and the result of each call in a results file.
+
+    A call whose line is invalid gets a failure as its result.
+    """
     for line in lines:
         name = None
         try:

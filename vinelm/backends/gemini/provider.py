@@ -35,7 +35,7 @@ class GeminiProvider(Provider):
         self._settings(model)
 
     def credentials(self, model: Model) -> dict[str, Any]:
-        """Return the settings of a new chat model that contain the credentials and select the Google service."""
+        """Return those settings of a new chat model that hold its credentials or select the Google service."""
         return {"vertexai": False, "api_key": named_key(model, KEY_ENV)}
 
     def make(self, model: Model) -> BaseChatModel:

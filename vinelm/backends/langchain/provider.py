@@ -18,8 +18,8 @@ from vinelm.foreign_code import explained
 
 
 class LangChainProvider(Provider):
-    """Provides chat models of any LangChain integration. Objects that the application passes in are used unchanged except for
-    their retries; ``init_chat_model`` makes the models of other entries.
+    """Provides chat models of any LangChain integration. Objects that the application passes in keep their settings, but
+    their own retries are switched off. The models of other entries are made by ``init_chat_model``.
     """
 
     streams = False  # an object is called as its owner calls it

@@ -30,8 +30,8 @@ class PromptAdmission:
         self.admit, self.aadmit = limiter.admit, limiter.aadmit  # an attempt without a prompt only needs the limits
 
     def of(self, prompt: PromptCall) -> RateLimiter:
-        """Return the rate limiter for an attempt with this prompt. It also decides, when the attempt may start, which
-        beginnings of the prompt are marked for the cache.
+        """Return the rate limiter for an attempt with this prompt. Once the attempt may start, the limiter also
+        decides which beginnings of the prompt are marked for the cache.
         """
         return _OnePrompt(self._limiter, self._points, prompt)
 

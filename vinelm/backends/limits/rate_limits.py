@@ -106,8 +106,8 @@ class EngineRateLimiter:
             return self._share
 
     def _line(self) -> RateShare | None:
-        """Return the queue in which calls can overtake each other; create the queue if needed. Return None if the engine has no
-        limit per minute.
+        """Return the queue in which a call with a higher priority can overtake earlier calls; create the queue if needed.
+        Return None if the engine has no limit per minute.
 
         Unless other processes share the limits, this process's queue may use all of the engine's requests and tokens.
         """
@@ -240,7 +240,10 @@ class EngineRateLimiter:
             self._give(slot)
 
     def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
-        """Return what a call waits on: an object with its start time, or its place in the queue if others may overtake it."""
+        """Queue a call, and return the object that tells it how long to wait.
+
+        This is its fixed start time or, if other calls may overtake it, its place in the queue.
+        """
         # Without priorities no call overtakes another, so a call learns its time at once. The first priority makes a line.
         share = self._line() if self._share is None and priority else self._share
         return _Appointment(*self.reserve(tokens)) if share is None else share.line_up(tokens, priority)
@@ -262,8 +265,8 @@ class EngineRateLimiter:
         return slot
 
     def _note_granted(self, priority: SupportsFloat) -> None:
-        """Notify ``priority``, a call's priority, that the call now has its slot. Then sort the waiting calls again, since
-        their priorities may have changed.
+        """If a call's ``priority`` has the method ``granted``, call that method, because the call now has its slot. Then sort
+        the waiting calls again, since their priorities may have changed.
         """
         granted = getattr(priority, "granted", None)
         if granted is not None:
@@ -275,8 +278,8 @@ class EngineRateLimiter:
         heapq.heapify(self._queue)
 
     def _heir(self) -> Future[None] | None:
-        """Take the first call out of the queue, grant it a free slot, and return its future. The caller of this method sets the
-        result.
+        """Take the first call out of the queue, grant it a free slot, and return the future on which it waits. Whoever calls
+        this method sets that future's result.
 
         Returns None if no waiting call may start now; the slot then stays free.
         """
@@ -370,7 +373,7 @@ class EngineTurn:
 
 
 class _Appointment:
-    """The start time of a waiting call that no other call can overtake, so that the call has to wait only once."""
+    """The fixed start time of a waiting call. No other call can overtake it, so it waits once, until that time."""
 
     __slots__ = ("_wait_s", "permit")
 

@@ -26,8 +26,10 @@ STEP_S = 10.0
 
 
 def turn_key(arrived_s: float, priority: SupportsFloat) -> float:
-    """Return the sort key of a call in a queue; the call with the smallest key is first. The key depends on the arrival time
-    and the priority, not on the current time, and every call is served eventually.
+    """Return the sort key of a call in a queue; the call with the smallest key is first.
+
+    Each unit of ``priority`` counts like :data:`STEP_S` more seconds of waiting. The key does not depend on the current time,
+    and every call is served eventually.
     """
     return arrived_s - STEP_S * float(priority)
 
@@ -43,8 +45,8 @@ class RateDemand(NamedTuple):
     """The requests and tokens that this process has and needs for one engine.
 
     Attributes:
-        held: what its share allows in a minute.
-        used: what its calls have used in the last minute.
+        held: what the process's share allows in a minute.
+        used: what the process's calls have used in the last minute.
         lacks: what the share lacks for the first waiting call; zero if no call waits.
         call: the size of the first waiting call; the average size of a call if none waits.
         waited_s: how long the first waiting call has been at the head of the queue, in seconds.
@@ -173,10 +175,10 @@ class RateShare:
             self._held = RateAmounts(*map(min, self._held, to))
 
     def give_back(self, keep: RateAmounts) -> RateAmounts:
-        """Lower the share to ``keep`` for future calls, and return the requests and tokens that this process still holds.
+        """Lower the share to ``keep`` for future calls. Return the requests and tokens that this process holds from then on.
 
-        Requests and tokens of the last minute stay held until they leave the window. Therefore another process may use the
-        released amounts at once.
+        They may be more than ``keep``: what calls have used in the last minute stays held until it leaves the window. Another
+        process may therefore use everything beyond the returned amounts at once.
         """
         with self._lock:
             self._ceiling = keep

@@ -89,7 +89,7 @@ class PromptPriority:
 
     @property
     def engine(self) -> str | None:
-        """The name of the engine that should serve the call, if the original priority names one; None otherwise."""
+        """The name of the engine that should serve the call; None if the priority in this object names no engine."""
         found: str | None = getattr(self._priority, "engine", None)
         return found
 
@@ -203,8 +203,8 @@ class ReplicaGate:
     Attributes:
         weights: returns weights by engine, >= 0; missing engines have weight 1. A replica of weight 0 is not used, unless all
             are 0. Must not block.
-        others: returns the number of other processes' calls in flight, by engine, which count like this process's calls; a new
-            mapping after each report. Must not block.
+        others: returns how many calls of other processes are in flight, by engine; they count like this process's calls. The
+            mapping is a new object after each report of the other processes. Must not block.
         rank: returns the number of processes before this process, in an order that all of them know. Must not block.
         first: the index of the replica that is taken if several are equally good; differs between processes.
     """

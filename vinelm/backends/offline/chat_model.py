@@ -54,10 +54,11 @@ class _Binding:
 
 
 class OfflineChatModel(BoundChatModel):
-    """A LangChain chat model whose answers come from an :class:`AnswerSource`. A call takes its latency on the request's clock.
+    """A LangChain chat model whose answers come from an :class:`AnswerSource`.
 
-    Of the prompt only the length matters. Reports exactly one :class:`Usage` per call, even if the call fails
-    (:class:`CallError`) or its stream is abandoned.
+    A call advances the request's clock by its latency, or waits that long if the clock is real. Of the prompt only the length
+    matters. Reports exactly one :class:`Usage` per call, even if the call fails (:class:`CallError`) or its stream is
+    abandoned.
     """
 
     @classmethod
@@ -83,7 +84,7 @@ class OfflineChatModel(BoundChatModel):
         return _result(*call.said, call.usage)
 
     def said(self, messages: Sequence[BaseMessage]) -> str:
-        """Return the text of an answer, like ``invoke`` but without LangChain's messages, callbacks and tracing."""
+        """Answer a prompt and return the answer's text, like ``invoke`` but without LangChain's callbacks and tracing."""
         with _OfflineCall(self, messages, {}) as call:
             self.binding.call.clock.sleep(call.usage.latency_s)
         return call.said[0]

@@ -54,8 +54,8 @@ class RecordedBackend:
     marked as estimates.
 
     The table need not contain the texts of the answers. Instead, ``answer_column`` may be any column that distinguishes a
-    request's answers, with ``chars_column`` for their length. If the recorded calls had other prompts than today's, set
-    ``prompt_tokens``.
+    request's answers, with ``chars_column`` for their length. Set ``prompt_tokens`` if
+    the recorded calls had other prompts than the calls of this application.
 
     Args:
         table: CSV with a header or JSON lines (plain or gzip), or Parquet. One row per request and model; other columns are

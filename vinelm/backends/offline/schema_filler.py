@@ -31,8 +31,8 @@ _DEEPEST = 6
 def fill(schema: Mapping[str, Any], text: str = "text", *, yes: bool = True) -> Any:
     """Return data that fits the schema. Equal arguments give equal data.
 
-    Strings that the schema does not constrain become ``text``, and booleans become ``yes``. Ignores constraints that a JSON
-    schema cannot state, such as the code of a validator.
+    Strings that the schema does not constrain become ``text``, and booleans become ``yes``. Ignores requirements that
+    the JSON schema does not contain, such as those that a validator checks in code.
     """
     return _Filler(schema, text, yes=yes).value(schema, 0)
 

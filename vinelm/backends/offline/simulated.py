@@ -61,7 +61,8 @@ def digest(*names: object) -> bytes:
 def normal(*names: object) -> float:
     """Return a number from an approximately standard normal distribution; equal names give the same number.
 
-    It is the standardised sum of 16 uniform random words. Its absolute value is at most 6.93.
+    It is the sum of 16 uniform random integers, shifted and scaled to mean 0 and standard deviation 1. Its absolute value is
+    at most 6.93.
     """
     total: int = sum(_WORDS.unpack(digest(*names)))
     return (total - _SUM_MEAN) / _SUM_SD
@@ -100,8 +101,8 @@ class _Task:
     Attributes:
         writer: Writes right and wrong answers.
         request: The request to answer.
-        name: The request's id, with the stage if each stage has a separate task. It seeds all random effects except the
-            question's hardness.
+        name: The request's id, with the stage if each stage has a separate task. It seeds all random effects except
+            how hard the question is.
         ease: Is added to the margin that decides whether the answer is right: an easier task has a larger value.
     """
 

@@ -139,7 +139,10 @@ def _line(name: str, body: Mapping[str, Any]) -> str:
 
 
 def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the name and the result of each call in a file of answers or errors. An invalid line is a failure."""
+    """Yield the name and the result of each call in a file of answers or errors.
+
+    A call whose line is invalid gets a failure as its result.
+    """
     for line in content.decode("utf-8", "replace").splitlines():
         name = None
         try:

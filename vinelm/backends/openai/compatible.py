@@ -26,7 +26,10 @@ _MISSING_THOUGHT = "(not recorded)"
 
 
 class CompatibleChat(BaseChatOpenAI):
-    """A chat model that reads and sends back a server's reasoning, and accepts answers in any format."""
+    """A chat model that reads a server's reasoning and sends it back to the server.
+
+    It also reads whole answers to streamed calls, and errors that a server sends in place of an answer.
+    """
 
     limit_parameter: str = "max_tokens"
     """The server's name for the limit of an answer; only OpenAI has the newer name."""

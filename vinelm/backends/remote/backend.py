@@ -137,8 +137,9 @@ class RemoteBackend:
         return bound_instance(RemoteChatModel, binding, inner.kept)
 
     def inner(self, entry: Model) -> InnerChat:
-        """Return the chat model of an entry. It is made once for each entry name and options. Raise :class:`ConfigError` if it
-        cannot be made.
+        """Return the chat model of an entry. It is made once, and used again for entries with the same name and options.
+
+        Raises :class:`ConfigError` if it cannot be made.
         """
         key = (entry.name, repr(entry.options))
         if (made := self._chats.get(key)) is not None:
@@ -158,8 +159,8 @@ class RemoteBackend:
         return self.batch_api is not None and is_its_own and not isinstance(model, ReplicaGroup)
 
     def through(self, gate: BatchGate) -> Self:
-        """Return a copy of the backend that puts the calls of runs at batch prices into ``gate``, the queue of calls for
-        batches.
+        """Return a copy of the backend for runs at batch prices. It puts their calls into ``gate``, the queue in which calls
+        wait for batches.
         """
         twin = copy.copy(self)
         twin._gate = gate

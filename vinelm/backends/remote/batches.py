@@ -9,14 +9,14 @@ the records (:class:`KeepsBatches`)::
     submitted   the provider's id is on disk
        |        poll, until it is completed, expired, cancelled or failed
     closed      its answers are on disk, in one transaction; only now the runs get them
-                a run's calls are dropped in the transaction that writes its result
+                the records of a run's calls are deleted in the transaction that writes the run's result
 
 A process may die between any two of these. The next process makes the same calls again, with the same digests: a call in a
 closed batch is answered from the disk, and a call in a submitted batch waits for that batch. A batch that is only recorded may
-have been sent or not, so we search the provider's list of batches for our key. If the key is not listed
-:attr:`BatchTimes.settle_s` after the submit request ended, or after a later process found the record, the batch was not sent,
-and its calls are collected again. Anthropic's list has no keys: there a running batch with the same number of calls may be
-ours, so we wait for its end.
+have been sent or not, so we search the provider's list of batches for our key. If the list still lacks the key
+after :attr:`BatchTimes.settle_s` seconds, the batch was not sent, and its calls are collected again. These seconds begin when
+the submit request has ended or, in a later process, when that process has found the record. Anthropic's list has no keys: there
+a running batch with the same number of calls may be ours, so we wait for its end.
 """
 
 from __future__ import annotations
@@ -251,14 +251,14 @@ class BatchGate:
 
     @contextmanager
     def unit(self, cell: Cell, *, is_batched: bool, again: BatchedUnit | None = None) -> Iterator[BatchedUnit]:
-        """Count one more run while the block is executed, and yield the object that identifies the run's calls.
+        """Inside the block, count one more run in progress. Yield the object that identifies the run's calls.
 
         The gate sends collected calls once all counted runs wait.
 
         Args:
             cell: the request's id and the models of the run's path.
             is_batched: whether the run's calls go in batches. False makes calls directly, so that their latency is measured.
-            again: the object of an earlier run of the same request, which is continued; None for a new run.
+            again: the object of an earlier run that this run continues, of the same request; None for a new run.
         """
         unit = again or BatchedUnit(cell)
         token = UNIT.set(unit if is_batched else None)
@@ -638,7 +638,7 @@ def _parts(calls: Sequence[_Call], api: BatchApi) -> Iterator[list[_Call]]:
 
 
 def _unsigned(value: Any) -> Any:
-    """Return a copy of a request's body without earlier reasoning and without the provider's signatures on it."""
+    """Return a copy of a request's body without the reasoning of earlier answers and the provider's signatures."""
     if isinstance(value, Mapping):
         return {key: _unsigned(inner) for key, inner in value.items() if key not in _SIGNED}
     if isinstance(value, list | tuple):

@@ -149,8 +149,8 @@ class RemoteChatModel(BoundChatModel):
         """Return this model with the settings that the application gave its own chat model.
 
         If ``own`` is the application's chat model for this model's catalog entry, the result calls that object itself.
-        Otherwise the result takes over those settings that its inner chat model also has. Of both limits on an answer's length,
-        the lower one then applies.
+        Otherwise the result takes over those settings that its inner chat model also has. The lower of the application's and
+        the catalog entry's limit on an answer's length then applies.
         """
         bound: CallBinding = self.binding
         if bound.model.name == own.entry:
@@ -318,7 +318,7 @@ def request_of(
 
     Raises:
         ConfigError: the call asks for more tokens than the entry allows, for another model, or for a more expensive service.
-        WorkflowError: the entry belongs to several objects of the application, and the call came from none of them.
+        WorkflowError: the application has several chat model objects for the entry, and it is unknown which of them to call.
     """
     if isinstance(inner.given, SeveralObjects):  # before anything is authorized
         inner.given.refuse()
@@ -486,8 +486,8 @@ class _Account:
         self._raise_call()
 
     def _hold(self, piece: Piece) -> None:
-        """Store a part of the answer, if parts are kept. This comes before the time limit is checked, so that a complete answer
-        is used even if it is late.
+        """Store a part of the answer, if this call stores the parts of its answer. This is done before the time limit is
+        checked, so that a complete answer is used even if it is late.
         """
         if self._keeps:
             self._held.append(piece)
@@ -672,10 +672,10 @@ class _Account:
     # -- equal calls: see vinelm.backends.remote.equal_calls ---------------------------------------------------------
 
     def _waited(self, *, leads: bool) -> str | None:
-        """Wait until no equal call is in flight, and return the answer that is stored then.
+        """Wait until no equal call is in flight, and return the stored answer of an equal call; None if there is none.
 
-        Return None if no answer is stored, if this call is not compared with others, or if the wait took too long. If ``leads``
-        is true and no answer is stored, later equal calls wait for this call, unless the wait took too long.
+        Also return None if this call shares no answers with others, or if the wait took too long; the call is then made on its
+        own. If ``leads`` is true and no answer is stored, this call must be made, and later equal calls wait for it.
         """
         try:
             with self._joined_to(leads=leads) as future:
@@ -695,10 +695,10 @@ class _Account:
 
     @contextmanager
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
-        """Look for an equal call, and yield a future of its answer. Yield None if this call is not compared with others.
+        """Look for an equal call, and yield a future of its answer. Yield None if this call shares no answers with others.
 
-        The future's result is None if there is no answer. If ``leads`` is also true, this call has to be made, and later equal
-        calls wait for it. If the block raises an error, this call no longer waits for others, and others no longer wait for it.
+        The future's result is None if there is no answer. In that case, if ``leads`` is true, this call must be made, and later
+        equal calls wait for it. If the block raises an error, this call stops waiting, and no call waits for it any more.
         """
         if self._equal is None or self._digest is None:
             yield None

@@ -4,7 +4,8 @@ The states of a repeatable call::
 
     asked       known: answered, for $0       in flight: wait, then answered, or authorize
        |
-    authorized  only an authorized call leads, because its followers may hold the money that it would wait for
+    authorized  only a call that was authorized leads: otherwise it might wait for money that is reserved for calls which
+       |        wait for its answer
        |
     leads       no other leads: the call is made, its answer kept, and passed to all who wait
                 another leads: wait, then answered, or lead instead
@@ -86,7 +87,7 @@ class EqualCalls:
     Thread-safe, and safe across event loops.
 
     Attributes:
-        kept, has_recorded: See the arguments.
+        kept, has_recorded: The arguments of the same names.
         recorded_hits: Number of calls that were found among the recorded calls.
 
     Args:
@@ -230,7 +231,7 @@ def _class_of(inner: InnerChat) -> str:
 
 
 def _is_told(inner: InnerChat) -> bool:
-    """Return whether the settings of an inner chat model, written as text, determine which model answers.
+    """Return whether all settings of an inner chat model that affect its answers can be written as text.
 
     True for chat models of LangChain's packages and of the catalog. False for a class of the application with a setting that
     has no text form, such as a function: two such objects may differ although their texts are equal.
@@ -284,8 +285,9 @@ def kept_text(result: ChatResult | None, usage: Usage) -> str | None:
 
 
 def answer_in(said: str) -> tuple[ChatResult, Usage]:
-    """Return a stored answer as a new message without an id, and its usage, which costs $0 and records the first call's cost
-    and latency.
+    """Return a stored answer as a new message without an id, and its usage record.
+
+    The record has the cost $0, the latency of the first call, and that call's cost in the field ``list_usd``.
     """
     told = json.loads(said)
     (message,) = messages_from_dict([told["message"]])

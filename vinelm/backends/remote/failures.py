@@ -177,8 +177,9 @@ def _refused(
 ) -> AttemptFailed:
     """Return the failure for an error that a server has reported.
 
-    The error is an HTTP error or, if ``is_inside``, an error in place of an answer. ``chain`` has the exception and its causes.
-    ``has_begun`` states whether part of the answer had arrived.
+    ``is_inside`` states whether the server sent the error in the place of the answer, in a successful HTTP response; otherwise
+    it is an HTTP error. ``chain`` has the exception and its causes. ``has_begun`` states whether part of the answer had
+    arrived.
     """
     codes = [
         code for value in (body.get("code"), body.get("type"), body.get("status"), body.get("Code")) if (code := _code(value))
@@ -281,11 +282,10 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
 
 
 def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
-    """Return how a server described an error: its HTTP status, the JSON object about it, and whether it came in place of an
-    answer.
+    """Return an error's HTTP status, the JSON object that describes the error, and whether a successful response contained it.
 
-    ``chain`` has the exception and its causes. Errors without an HTTP status are taken to come in place of an answer; the
-    status is then a number in the object, or None.
+    A server may send an error in the place of an answer, in a successful HTTP response. An error without an HTTP status is
+    assumed to be of this kind. Its status is then a number in the object, or None. ``chain`` has the exception and its causes.
     """
     body = next((found for link in chain if (found := _body(link))), {})
     for link in chain:

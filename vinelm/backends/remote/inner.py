@@ -49,14 +49,13 @@ class InnerChat:
 
     Attributes:
         given: the original chat model.
-        kept: the chat model's settings that LangChain itself defines, by name.
+        kept: those settings of the chat model, by name, that also apply to a model that wraps it, such as callbacks and tags.
         is_asynchronous: whether synchronous calls run on an event loop if :meth:`in_time` returns None. False if the
-            application
-            has set only a synchronous client, or the model has no asynchronous one.
+            application has set only a synchronous client, or the model has no asynchronous one.
         has_asynchronous: whether the chat model has an asynchronous client at all; otherwise calls run in threads.
         wants_stream: whether the application has set the chat model to stream even calls that ask for a whole answer.
-        states_reasons: for which answers a finish reason is always given, so that a missing reason means a cut-off answer:
-            streamed ones (True), whole ones (False), or both.
+        states_reasons: contains True if every complete streamed answer has a finish reason, and False if every whole answer has
+            one. An answer of that kind without a reason was cut off.
         refused: names of settings that the model has refused in this process.
         answers: number of answers that each call asks for.
         speaks: whether answers may be audio.
@@ -64,7 +63,8 @@ class InnerChat:
         own: the chat model's settings that affect the cost of a call, by name.
         body_limit: the answer limit that nested settings put into the request's body, which overrides any field; None without a
             limit.
-        rate: the highest observed cost of a call as a multiple of its price; costs of further calls are reserved at this rate.
+        rate: the highest observed ratio of a call's cost to its cost at the catalog's price, at least 1. Costs of further calls
+            are reserved at this rate.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class InnerChat:
 
     @property
     def rate(self) -> float:
-        """The highest observed cost of a call as a multiple of its price."""
+        """The highest observed ratio of a call's cost to its cost at the catalog's price; at least 1."""
         return self._rates[0]
 
     def saw_rate(self, rate: float) -> None:
-        """Raise :attr:`rate` to ``rate``, the cost of a call as a multiple of its price, if that is higher."""
+        """Raise :attr:`rate` to ``rate``, the ratio of a call's cost to its cost at the catalog's price, if that is higher."""
         self._rates[0] = max(self._rates[0], rate)
 
     def streams(self, tools: Any) -> bool:
@@ -300,7 +300,7 @@ def _like(client: Any, **options: Any) -> Any:
 
 
 def _without_retries(held: Any) -> Any:
-    """Return a copy without retries of an SDK client or of a client's resource; None for any other object.
+    """Return a copy of ``held`` that does not retry; None if ``held`` is neither an SDK client nor a resource of one.
 
     Packages that create their clients with the chat model (such as Groq's) do not read ``max_retries`` again.
     """

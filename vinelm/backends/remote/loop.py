@@ -1,4 +1,4 @@
-"""Runs synchronous calls that no deadline can end in their own thread: on an event loop, or in separate threads.
+"""Runs synchronous calls whose waits cannot be ended in the caller's thread: on an event loop, or in separate threads.
 
 These are calls of packages whose HTTP client cannot be hooked, and of owners' own clients (see
 :mod:`~vinelm.backends.remote.deadlines` for other calls). A task on the event loop can be cancelled wherever it waits; a thread

@@ -42,7 +42,8 @@ class Marks(ABC):
         """Return the request's messages and options with cache marks at the given parts; parts that cannot be marked are left
         as they are.
 
-        ``marks`` has the indices of the parts, in the list of :func:`prompt_parts`, that end a prefix to cache.
+        ``marks`` has the indices of these parts in the list of :func:`prompt_parts`. Each is the last part of a prefix that
+        the provider should cache.
         """
         tools, messages = list(request.options.get("tools") or ()), list(request.messages)
         places = [place for place, _ in _in_order(messages)]

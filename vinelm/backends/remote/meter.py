@@ -7,7 +7,7 @@ The states of a call's cost::
     reserved    an attempt waits for the rate limits, and is sent
        |        a failure that cannot be billed costs nothing; any other failure costs the attempt's bound;
        |        a complete answer costs what it states if that is plausible, otherwise the attempt's bound
-    booked      another attempt follows, at most two of which may be billed, and none once the caller has seen a piece
+    booked      another attempt may follow, but none once the caller has seen a piece; at most two may be billed
        |
     settled     once, however the call ends: answered, failed, cancelled, abandoned in its stream
 """
@@ -103,7 +103,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=_schema_of)
 
 
 def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
-    """Return the maximum number of tokens of one attempt at a request, for any choice of the prompt's cached prefixes."""
+    """Return the maximum number of tokens of one attempt at a request, whichever prefixes of the prompt are cached."""
     prompt = request.prompt
     writes = (
         model.cache_points != "off"
@@ -200,7 +200,7 @@ class SeenAnswer:
 
     def state(self, told: Mapping[str, Any]) -> None:
         """Record the finish reason, the answer's id, the model that answered and the service tier, from the metadata ``told``
-        of an answer. A value that is missing there does not change.
+        of an answer. A value that ``told`` lacks stays as recorded before.
         """
         reason = _reason(told)
         if reason is not None:
@@ -222,9 +222,7 @@ class SeenAnswer:
             self._told = merge_dicts(self._told, dict(zip(_TOLD, told, strict=True)))
 
     def whole_calls(self, generation: ChatGeneration) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield the name and the arguments of each tool call of a streamed answer that is complete once this part has
-        arrived.
-        """
+        """Add a part of a streamed answer, and yield the name and the arguments of each tool call that this part completes."""
         message: Any = generation.message
         for chunk in getattr(message, "tool_call_chunks", None) or ():
             call = self._tools.get(chunk.get("index"))
@@ -311,7 +309,7 @@ class MeteredCall:
     Attributes:
         bound: computes the maximum number of tokens of one attempt.
         states_reasons: whether the model gives a finish reason with every complete answer.
-        list_price: the model's ordinary price if the call goes in a batch, whose price ``model`` has; None otherwise.
+        list_price: the model's ordinary price if the call goes in a batch; ``model`` then has the batch price. None otherwise.
         prompt_chars: the length of the prompt in characters.
         attempts: the number of attempts so far.
         billed: the number of these attempts that may cost money.

@@ -34,8 +34,8 @@ class ParkedUnit(BatchedUnit):
 
     Attributes:
         may_wait: returns whether a new call may go in a batch.
-        on_at_once: called before the request's first direct call, without holding any lock that the ledger of spent money may
-            wait for.
+        on_at_once: called before the request's first direct call. The caller holds no lock for which the ledger, the record of
+            spent money, may wait.
         on_lost: called with a call's maximum cost in dollars, if a batch has lost the call's answer.
         is_at_once: whether calls are made directly from now on.
         halted: the exception that ended the current run, kept here because the application or LangChain's ``ainvoke`` may raise
@@ -126,7 +126,7 @@ class ParkedUnit(BatchedUnit):
             return True
 
     def _has_drifted(self) -> bool:
-        """Return whether this run makes other calls than earlier runs of the request. Each further run would then pay for new
-        calls.
+        """Return whether this run makes other calls than earlier runs of the request. If so, each further run would make new
+        calls and pay for them.
         """
         return len((self.bought | self.futures.keys()) - self.asked) >= self.side_by_side

@@ -201,9 +201,9 @@ class CallBinding:
         prompts: admits attempts of a model whose prompts are cached (``cache_points``); None for other models.
         list_price: the model's ordinary price if the call goes in a batch, so that its latency is unknown; None otherwise.
             ``model`` then has the batch price.
-        chosen: returns the binding for a request: one that makes the call directly, or one that makes it in a batch. None uses
-            this binding for every request.
-        is_owed: whether an earlier run has paid for the call, so that its answer is only fetched.
+        chosen: for runs at batch prices: returns the binding to use for one request, which makes the call directly or in a
+            batch. None uses this binding for every request.
+        is_owed: whether a recorded batch already contains the call, so that the answer is only fetched.
     """
 
     provider: Provider

@@ -147,11 +147,11 @@ class _First(AbstractContextManager[bool]):
         return error is not None
 
     def is_told_to(self, attempt: AbstractContextManager[Any]) -> bool:
-        """Report the failure of the first attempt to tenacity, as if tenacity's own first attempt ``attempt`` had failed.
-        Return True.
+        """Report the failure of the first attempt to tenacity as the failure of ``attempt``, tenacity's own first attempt, and
+        return True.
 
-        Return False and report nothing if the first attempt did not fail, or if its failure was reported before. In the second
-        case ``attempt`` is a later attempt, which has to be made.
+        If the first attempt did not fail, or its failure was reported before, report nothing and return False. If it was
+        reported before, ``attempt`` is a later attempt, which the caller must make.
         """
         if self._is_told or self.error is None:
             return False

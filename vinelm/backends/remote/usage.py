@@ -47,11 +47,11 @@ _DETAILS = ("input_token_details", "output_token_details")
 
 
 def _restated(before: Any, usage: Any) -> UsageMetadata | None:
-    """Return the total usage if ``usage`` states the total so far, so that it replaces ``before``. Return None if ``usage`` has
+    """Return the new total if ``usage`` states the total so far, so that it replaces ``before``. Return None if ``usage`` has
     to be added to ``before``.
 
-    The parts of a total that only one of the two states, such as tokens written to a cache, keep the higher count. Tokens read
-    from a cache, which are cheaper, are those of ``usage``.
+    Detailed counts, such as tokens written to a cache, are the higher of both counts, or the only one stated. Tokens read from
+    a cache, which are cheaper, are those of ``usage``.
     """
     if before is None or not before["input_tokens"] or any(usage[key] < before[key] for key in _COUNTS):
         return None
