@@ -10,8 +10,8 @@
     │   ├── DatasetError      a dataset, a database or a gold answer
     │   ├── TemplateError     stages, loops and allowed models do not fit together
     │   ├── WorkflowError     a graph that VineLM cannot profile or serve as it stands
-    │   ├── StoreError        a store that is missing, of another workflow, newer or damaged
-    │   ├── TrieFileError     a ``.vine`` file that is missing, newer or damaged
+    │   ├── StoreError        a store that is missing, damaged, of another workflow or a newer version
+    │   ├── TrieFileError     a ``.vine`` file that is missing, damaged or of a newer version
     │   └── InfeasibleError   no path meets the bounds; names a bound that none meets
     ├── StageBroken           every call of a stage fails in the same way; the CLI exits 1, the run can be resumed
     ├── WorkerDied            a process of VineLM's own died; the CLI exits 1, the run can be resumed
@@ -75,7 +75,7 @@ class VineLMError(Exception):
 
 
 class StageBroken(VineLMError):
-    """All first results of a stage failed in the same way with every model, so the workflow is wrong. The results are kept."""
+    """The first results of a run, or of one of its stages, all failed, so the workflow is wrong. The results are kept."""
 
     default_code = "stage-broken"
 
@@ -93,7 +93,7 @@ class FleetUnreachable(VineLMError):
 
 
 class JournalUnavailable(VineLMError):
-    """The journal of a fleet's spending cannot be read or written. Until this works again, no process gets a part of the
+    """The journal of a fleet's spending cannot be read or written. Until it works again, no process gets a part of the
     budget.
     """
 
@@ -119,7 +119,7 @@ class MissingExtra(ConfigError, ImportError):
 
 
 class NotPicklable(ConfigError, TypeError):
-    """An object that counts this process's calls cannot be pickled. It is also a ``TypeError``, which pickle itself raises."""
+    """An attempt to pickle an object that must stay in this process, because it counts calls here. Also a ``TypeError``."""
 
     default_code = "not-picklable"
 
@@ -143,13 +143,13 @@ class WorkflowError(InputError):
 
 
 class StoreError(InputError):
-    """A store that is missing, locked, newer, damaged, or belongs to another workflow."""
+    """A store that is missing, locked, damaged, written by a newer version, or belongs to another workflow."""
 
     default_code = "store"
 
 
 class TrieFileError(InputError):
-    """A ``.vine`` file that is missing, newer or damaged."""
+    """A ``.vine`` file that is missing, damaged or written by a newer version."""
 
     default_code = "trie-file"
 

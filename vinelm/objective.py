@@ -124,10 +124,11 @@ class Objective:
 
     @property
     def mixes(self) -> bool:
-        """Whether requests may be divided between two plans: ``mix`` is set, and a limit on a mean competes with the
-        target.
+        """Whether requests may be divided between two plans.
 
-        Cost limits and deadlines that hold for each request are not means, so every plan of a traffic split keeps them.
+        They may if ``mix`` is set and there is a limit on a mean: on the mean cost if accuracy is maximized, or on the
+        mean accuracy if cost is minimized. With ``risk="dp"`` they may not. Cost limits and deadlines that hold for
+        each request are not means, so every plan of a traffic split keeps them.
         """
         return self.mix and self._mean_bound is not None
 
@@ -156,7 +157,7 @@ class Objective:
 
     @property
     def _mean_bound(self) -> Literal["max_cost_usd", "min_accuracy"] | None:
-        """The name of the field whose limit on a mean competes with the target; None if none does."""
+        """The name of the field that limits a mean for which plans may be mixed; None without one (see :attr:`mixes`)."""
         if self.risk == "dp":
             return None
         if self.target == "accuracy" and self.max_cost_usd is not None and self.cost_budget == "population":

@@ -70,8 +70,9 @@ def _columns() -> dict[str, _Column]:
 
 
 def show_arms(annotated: AnnotatedTrie) -> None:
-    """Print how often requests take each branch, for each stage after which the application chooses a branch, by the stage's
-    model.
+    """Print one table for each stage after which the application chooses a branch.
+
+    A table has one row for each model that can run the stage: the shares of requests that then take each branch.
     """
     from vinelm.evaluation.plans.arms import arm_shares
 

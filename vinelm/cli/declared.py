@@ -95,8 +95,8 @@ def keywords_of(function: str) -> dict[str, tuple[str, Any, str]]:
 def text_of(said: str, names: Collection[str]) -> str:
     """Convert ``said``, a docstring's description of a keyword, to the text that the command line's help shows.
 
-    ``None: ...`` becomes the default, sentences that begin with ``In Python`` are left out, and names of keywords become names
-    of options: ``names`` are all keywords of the function.
+    A final ``None: ...``, which says what None means, is shown as the default. Sentences that begin with ``In Python`` are left
+    out. Keywords in double backticks are written as options; ``names`` are all keywords of the function.
     """
     text, none, default = re.sub(r" In Python.*?(?= None: |$)", "", said).partition(" None: ")
     text = f"{text.rstrip('.')} [default: {default.rstrip('.')}]." if none else text
@@ -117,8 +117,8 @@ def declared(
         function: ``module:name`` of the function.
         *left_out: Keywords that cannot be given as text, or that the command declares itself.
         only: The keywords to declare. If empty, all keywords that are not left out are declared.
-        **written: For keywords that this command declares differently: a pair of the option's names with placeholder, and the
-            parser of its value.
+        **written: For each keyword that this command declares differently, a pair: the option's names and placeholder as one
+            text, such as ``"-o --output DB"``, and the parser of the option's value.
     """
     made: list[Any] = []
     keywords = keywords_of(function)

@@ -77,8 +77,8 @@ def option(usage: str, help: str, kind: Any = str, *, into: str | None = None, *
         usage: The option's names and placeholder as the help shows them: ``"-o --output DB"``.
         help: What the option does.
         kind: The value's type: ``Path``, a tuple of the values to choose from, or a type of click.
-        into: The parameter of the command; None for the option's own name.
-        **more: Further arguments of :func:`click.option`. The help shows a default.
+        into: The name of the command's parameter that gets the value; None derives it from the option's name.
+        **more: Further arguments of :func:`click.option`. If there is a default, the help shows it.
     """
     words = usage.split()
     names = [word for word in words if word.startswith("-")]

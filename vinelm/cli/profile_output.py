@@ -31,6 +31,9 @@ ENDED = {
 def show(result: ProfileResult, store: ObservationStore, *, max_error: float | None) -> None:
     """Print the result of a profile: the cost by model, depth and stage, the coverage, the savings, and the next command.
 
+    Coverage is the cost of the recorded results as a share of the estimated cost of all results. Savings are compared with
+    running every path.
+
     ``max_error`` is the ``--max-error`` that the user gave to the profile; None without it.
     """
     from vinelm.reports.store_text import shown_lines
@@ -180,8 +183,9 @@ def _show_judge_price(found: RunForecast) -> None:
 
 
 def print_forecast(found: RunForecast, *, as_json: bool) -> None:
-    """Print the forecast of a run: calls, results, cost and hours, and then what its goal needs compared with what is left of
-    the budgets.
+    """Print the forecast of a run: its calls, results, cost and hours.
+
+    Then print the amounts that the run's goal needs, next to the amounts left in the budgets.
     """
     forecast, needs, batches = found.run, found.needs, found.batches
     if as_json:
@@ -267,7 +271,11 @@ def _show_needs(needs: Needs) -> None:
 
 
 def _goal(needs: Needs) -> str:
-    """Return the goal of a profile in a few words: a coverage, or all single models on all requests."""
+    """Return the goal of a profile as text, such as ``2.0 % coverage``.
+
+    Coverage is the cost of the recorded results as a share of the estimated cost of all results. Without a target
+    coverage, the text is ``all single models on all requests``.
+    """
     if needs.coverage is None:
         return "all single models on all requests"
     return f"{percent(needs.coverage)} coverage"

@@ -101,7 +101,8 @@ class RateEstimate:
 def share(now: Progress) -> float:
     """Return how much of the run is done, as a fraction in [0, 1].
 
-    It is the largest of three fractions: of the target coverage, of the budget, and of the cost at the next interim check.
+    It is the largest of three fractions: the coverage reached, divided by the target; the dollars committed, divided by the
+    budget; and the dollars spent, divided by the spending at which the next interim check is due.
     """
     shares = [now.coverage / (now.target or 1.0)]
     if now.budget_usd:
@@ -160,7 +161,10 @@ class ThrottledReporter:
         self._was_draining = False
 
     def __call__(self, now: Progress) -> None:
-        """Report the progress after a result, if the last report is old enough."""
+        """Take note of the progress after a result, and report it if it is due.
+
+        It is due ``every_s`` seconds after the last report, or if the run has just stopped starting new jobs.
+        """
         at_s = self._clock()
         if self._rate is None:
             self._rate = RateEstimate(self._reported_s, share(now))

@@ -1,4 +1,4 @@
-"""Types of options by quantity: dollars, fractions, seconds and counts, as people write them.
+"""Option types that accept dollars, fractions, seconds and counts in everyday notation, such as ``$5`` or ``1h30m``.
 
 Values are parsed when the command starts. An invalid value raises an error that names the option, before the command does or
 spends anything.

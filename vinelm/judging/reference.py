@@ -33,12 +33,13 @@ class ComparesAnswers(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class AsToday:
-    """The scorer of a workflow with requests without labels, whose answers are compared with the current setup's. Made
-    by ``vinelm.as_today``.
+    """A workflow's scorer that compares answers to requests without labels with the current setup's answers.
+
+    ``vinelm.as_today`` makes it.
 
     Attributes:
-        answer: ``answer(state)`` returns the answer in a final state of the graph. None means that the workflow's
-            ``answer`` keys select it.
+        answer: ``answer(state)`` returns the answer in a final state of the graph. None means that the answer consists of
+            the values under the state keys that the workflow declares as ``answer``.
         same: Returns whether two answers are the same.
         score: Scores answers to requests with a label; None if no request has a label.
         labels: The keys of a request's row whose values form the label. A request that lacks one of these keys has no label.
@@ -68,7 +69,8 @@ class AsToday:
         return bool(self.labels) and request.has(self.labels)
 
     def text(self, state: Mapping[str, Any]) -> str | None:
-        """Return the answer in a state as canonical JSON text. The result is None if ``answer`` is None: the workflow's
-        ``answer`` keys then select the answer.
+        """Return the answer in a state as canonical JSON text.
+
+        The result is None if ``answer`` is None; the caller then reads the state keys that the workflow declares as answer.
         """
         return None if self.answer is None else canonical(self.answer(state))

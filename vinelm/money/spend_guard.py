@@ -94,8 +94,9 @@ class SpendGuard:
         return math.fsum(permit.upper_usd for permit in self._open)
 
     def authorize(self, upper_usd: float) -> SpendPermit:
-        """Reserve ``upper_usd`` dollars, the maximum cost of a call, and return the call's permit. While the context
-        variable :data:`OWED` is true, the limit refuses no call.
+        """Reserve ``upper_usd`` dollars, the maximum cost of a call, and return the call's permit.
+
+        A call that an earlier run has paid for already is never refused for its cost (:data:`OWED`).
 
         Raises:
             CallRefused: the limit does not allow the call, so it must not be made. Also raised in a process forked from

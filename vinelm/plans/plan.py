@@ -39,8 +39,8 @@ class Plan:
     Args:
         start: The position that the plan begins at; 0 is the root.
         first: The choice for each branch at the start, keyed by the index of the branch's group.
-        below: The choice for each group after the start, as an array over all groups; only those of executed nodes are
-            read. May be a function that returns the array, called when a figure is first read.
+        below: The choice for each group after the start, as an array over all groups; only groups that a request may
+            reach under the plan are read. May be a function that returns the array, called when a figure is first read.
     """
 
     graph: DecisionGraph
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def runs(self) -> BoolArray:
-        """A mask of shape (n + 1,) over the trie's nodes: whether the plan, from its start on, may run the node's call."""
+        """A mask over the trie's nodes, the root first: whether the plan, from its start on, may run the node's call."""
         runs = np.zeros(len(self.graph.nodes), np.bool_)
         for at, _ in self._levels[1:]:
             runs[self.graph.nodes[at]] = True
@@ -186,8 +186,9 @@ class Plan:
 
     @property
     def reached(self) -> FloatArray:
-        """The probability, for each node of the trie, that a request which continues from the start runs the node's
-        call, shape (n + 1,).
+        """An array with an element for each node of the trie, the root first.
+
+        The element is the probability that a request which continues from the plan's start runs the node's call.
         """
         found = np.zeros(len(self.graph.annotated.trie))
         for share, part in self._parts:
@@ -197,8 +198,9 @@ class Plan:
 
     @property
     def mass(self) -> FloatArray:
-        """The probability that a request has a certain difficulty and reaches a certain position under the plan, shape
-        (positions, difficulties).
+        """An array of probabilities, shape (positions, difficulties).
+
+        Each is the probability that a request has the column's difficulty and reaches the row's position under the plan.
         """
         found = np.zeros((len(self.graph.nodes), len(self._parts)))
         for column, (share, part) in enumerate(self._parts):
@@ -428,12 +430,12 @@ class Plan:
 
     @property
     def _levels(self) -> list[tuple[Integers, FloatArray]]:
-        """Item k: the positions that a request may have reached after k calls, and the probability of each."""
+        """A list whose item k has the positions that a request may have reached after k calls, and their probabilities."""
         return self._walk[0]
 
     @property
     def _arms(self) -> list[_Arms]:
-        """Item k: the branches that may follow after k calls."""
+        """A list whose item k has the branches that may follow after k calls."""
         return self._walk[1]
 
     @cached_property

@@ -112,12 +112,12 @@ class SelectionOptimism:
 class Promise:
     """The predicted accuracy of a plan for further requests like the profiled ones. Accuracies are fractions.
 
-    The optimism is how much too high an estimate is on average because the plan was chosen as the best. For a choice on
-    all data it is smaller than for a choice on half of the data, o. It is assumed to be uniform between 0 and o: o / 2
-    is subtracted from the estimate, and the variance o^2 / 12 widens the interval.
+    The optimism is how much too high an estimate is on average because the plan was chosen as the best. Let o be the
+    optimism of a choice on half of the requests. A choice on all requests has a smaller optimism, which is assumed to be
+    uniform between 0 and o. So o / 2 is subtracted from the estimate, and the variance o^2 / 12 widens the interval.
 
     Args:
-        estimate: The estimate that the plan was chosen by.
+        estimate: The estimated accuracy, by which the plan was chosen.
         standard_error: The estimate's standard error, ignoring that the plan was chosen as the best; None if the
             estimator gives none.
         optimism: Optimism of a choice on half of the requests. If None, it was not measured and nothing is corrected.
@@ -149,7 +149,7 @@ class Promise:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """90 % interval of the accuracy over all further requests; None without standard errors."""
+        """The 90 % interval of the plan's true accuracy, its mean over many further requests; None without standard errors."""
         return self._interval(0.0)
 
     @property
@@ -196,7 +196,7 @@ class Promise:
 
 @dataclass(frozen=True, eq=False)
 class PlanFigures:
-    """Estimated figures of several plans; arrays of one shape.
+    """Estimated figures of several plans, as arrays with one element for each plan.
 
     Args:
         accuracy: Expected accuracy.
@@ -232,13 +232,13 @@ class PlanFigures:
 
 
 def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.intp], accuracy: float) -> float | None:
-    """Return the standard error of a contingent plan's accuracy, from what a trie stores; None without standard errors.
+    """Return the standard error of the accuracy of a plan that ends at several nodes, computed from the nodes' errors.
 
-    A plan over a trie that branches ends at several nodes, and its accuracy is the sum of the nodes' probabilities of a
-    right answer. The sampling of the requests adds the variance of one share, p (1 - p) / n. The rest of each node's
+    None if the trie lacks standard errors or the number of requests. The plan's accuracy p is the sum of the nodes'
+    probabilities of a right answer. The sampling of the n requests adds the variance p (1 - p) / n. The rest of each node's
     ``accuracy_se`` comes from the effects of its stage, model and branches. For nodes of the same stage and model, this
-    rest counts as correlated by :data:`END_CORRELATION`, which is more than simulated plans have
-    (docs/estimators.md#arms); for other nodes, as independent.
+    rest is assumed to have the correlation :data:`END_CORRELATION`, which is more than simulated plans have
+    (docs/estimators.md#arms). For other nodes it is assumed to be independent.
 
     Args:
         annotated: The trie; ``meta["requests"]`` is the number of requests that it was estimated from.
@@ -260,10 +260,10 @@ def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accurac
     """Return an upper bound on the standard error of a plan's accuracy over a trie that merges histories; None if the
     trie has no standard errors.
 
-    The sampling of the requests adds the variance of one share, p (1 - p) / n. The rest of a node's error is multiplied
-    by the probability of reaching the node and by the probability that no later answer is correct. This rest comes from
-    the effects of stage and model. Nodes of the same stage and model share these effects, so their errors add up as
-    standard deviations; errors of different stages or models add up as variances.
+    The sampling of the n requests adds the variance p (1 - p) / n, where p is the plan's accuracy. The rest of a node's
+    error is multiplied by the probability of reaching the node and by the probability that no later answer is correct.
+    This rest comes from the effects of stage and model. Nodes of the same stage and model share these effects, so their
+    errors add up as standard deviations; errors of different stages or models add up as variances.
 
     Args:
         annotated: An annotated merged trie; ``meta["requests"]`` is the number of requests that it was estimated from.
@@ -285,12 +285,11 @@ def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accurac
 
 
 def error_between_fits(accuracy: FloatArray) -> FloatArray:
-    """Return the standard error of plans over outcomes, from the plans' accuracies under several fits of the trie to
-    resampled requests.
+    """Return the standard error of each plan's accuracy: the enlarged spread of the accuracy between several fits.
 
-    The spread of the accuracies is enlarged by two factors. Weights that are balanced over n fits have only n / (n + 1)
-    of the variance of independent weights. And with few fits, intervals need Student's t with n - 1 degrees of freedom,
-    of which the expansion at 90 % is used.
+    Each of the n fits estimates the trie from requests with other random weights. The spread is enlarged by two factors.
+    First, the weights are balanced over the fits, and so have only n / (n + 1) of the variance of independent weights.
+    Second, with few fits an interval needs Student's t with n - 1 degrees of freedom; its expansion at 90 % is used.
 
     Args:
         accuracy: Each plan's accuracy by each of at least 2 fits; shape (fits, ...).
@@ -308,8 +307,9 @@ def share_variance(share: FloatArray, requests: int) -> FloatArray:
 
 
 def single_model_paths(trie: Trie) -> BoolArray:
-    """Return a mask, shape (n + 1,), of the nodes whose path runs on a single model, apart from skipped stages. Nodes
-    at which no answer may be returned are left out.
+    """Return a mask over the trie's nodes, the root first: True if the node's path runs on a single model.
+
+    Skipped stages are ignored. Nodes at which no answer may be returned are left out.
     """
     only = np.full(len(trie), -1, np.int32)  # the model of the path so far, -2 for several
     skip = trie.models.index(SKIP) if SKIP in trie.models else -1

@@ -41,7 +41,7 @@ def recommended(
     verdict.
 
     Args:
-        annotated: The trie that is planned over: of paths, or of signals.
+        annotated: The trie from which the plan is made: the trie of paths, or the trie over signals.
         objective: The objective to plan for. For the :func:`served_objective`, the result is the verdict in the trie.
             For another objective, it is about a compared plan of similar cost; if there is none, the result says that
             no decision is possible.
@@ -64,13 +64,14 @@ def recommended(
 
 
 def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]:
-    """Return, of the models that a plan relies on, those with fewer than :data:`THIN_ROWS` recorded results, as a dict
-    from model to number of results.
+    """Return the models of a plan that have too few recorded results, fewer than :data:`THIN_ROWS`.
+
+    The result maps each such model to its number of results. Models that run at most 0.05 times per request under the
+    plan are left out.
 
     Args:
         annotated: The plan's trie; if it has no counts of rows, the result is empty.
-        reached: The probability that a request runs the call of each node under the plan, shape (n + 1,). Models with
-            at most 0.05 expected calls per request are left out.
+        reached: For each node of the trie, the root first, the probability that a request under the plan runs its call.
     """
     if annotated.count is None:
         return {}

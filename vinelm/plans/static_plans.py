@@ -42,9 +42,12 @@ def every_assignment(models: Sequence[Sequence[Model]], *, most: int) -> list[tu
 
 
 def runs_one_model(assignments: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
-    """Return whether each assignment has one model at every stage, shape (n,), for assignments of shape (n, stages).
+    """Return a mask, shape (assignments,): True for assignments with the same model at every stage.
 
     Stages marked :data:`NEVER` do not run and are ignored.
+
+    Args:
+        assignments: The index of each stage's model, shape (assignments, stages).
     """
     one = assignments.max(axis=1, keepdims=True)
     return np.asarray(((assignments == one) | (assignments == NEVER)).all(axis=1) & (one[:, 0] != NEVER))
@@ -91,8 +94,8 @@ class StaticPlans:
         servable: A mask over the graph's edges: whether the edge's model is available now; None if all are.
         within: A mask over the graph's positions: whether the history meets the limits for every single request; None
             if all do.
-        limits: If histories are merged, pairs (amount of each edge, limit on the sum of these amounts from the root to
-            the end of a request).
+        limits: The limits for every single request, if histories are merged: pairs (the amount of each edge, such as its
+            seconds; the largest allowed sum of the amounts of a request's edges).
     """
 
     graph: DecisionGraph
@@ -134,7 +137,7 @@ class StaticPlans:
 
     @cached_property
     def paid_models(self) -> Integers:
-        """A copy of :attr:`models` that also has :data:`NEVER` at optional stages that the assignment skips."""
+        """A copy of :attr:`models` in which optional stages that an assignment skips are marked :data:`NEVER`, too."""
         names = self.graph.annotated.trie.models
         return np.where(self.models == names.index(SKIP), NEVER, self.models) if SKIP in names else self.models
 
@@ -214,8 +217,10 @@ class StaticPlans:
 
     @cached_property
     def _worth(self) -> FloatArray:
-        """The same array as :attr:`_by_rates`. If the trie has separate rates for easier and harder requests, accuracy
-        and cost are means over the difficulties, weighted by their shares of the requests.
+        """The results of all plans, in the same form as :attr:`_by_rates`.
+
+        If the trie has separate rates for easier and harder requests, accuracy and cost are means over the difficulties,
+        weighted by their shares of the requests, and the longest seconds are the maximum over the difficulties.
         """
         found = self._by_rates
         if len(self.graph.mixture) > 1:
@@ -348,8 +353,8 @@ class StaticPlans:
     def _errors(self) -> FloatArray | None:
         """The error of each node's accuracy, without the sampling error of the requests if their number is known.
 
-        If histories are merged, it is the error of the success of the node's own answer, because no single path leads
-        to the node.
+        If histories are merged, no single path leads to a node. The error is then that of the probability that the
+        node's own answer is right.
         """
         annotated = self.graph.annotated
         if annotated.accuracy_se is None or not self._requests:
@@ -403,8 +408,8 @@ class StaticPlans:
         """For each (position, fit to resampled requests), the probability that a branch follows and the answer so far
         is correct.
 
-        The array has shape (positions, fits). The probability is that of the fit, given the models run up to the
-        position.
+        The array has shape (positions, fits). Each probability is the fit's estimate for requests on which the models up
+        to the position have run.
         """
         assert self.graph.right_by_fit is not None
         right = self.graph.right_by_fit[1]
@@ -414,7 +419,10 @@ class StaticPlans:
 
     @cached_property
     def _edges(self) -> tuple[Integers, Integers]:
-        """(keys, edges): the indices of the available edges, sorted by their keys ``group * number of models + model``."""
+        """Two arrays: the sorted keys of the available edges, and the indices of these edges in the same order.
+
+        An edge's key is ``group * number of models + model``.
+        """
         graph = self.graph
         edges = np.arange(len(graph.target)) if self.servable is None else np.flatnonzero(self.servable)
         key = graph.group_of_edge[edges] * self._many + graph.model[edges]

@@ -46,8 +46,8 @@ class Policy(OneProcess, ABC):
             on.
         standing: called as ``standing(stage, priority)`` with the request's priority; returns the call's priority. None
             uses the request's priority.
-        locate: if the policy replays a recorded run, returns the path of an invocation, given the key of its place in the
-            graph's run; otherwise None.
+        locate: only for a policy that replays a recorded run; otherwise None. Takes the key of an invocation's place in
+            the graph's run, and returns the invocation's path.
         assigned: whether the request was assigned to a plan or to the current setup. Stored with the path. In a resumed
             run it is set, before :meth:`resumed`, to the assignment of the run that began the request.
         kind: the request type that the plan is made for; None if plans are the same for all types. Stored with the path.
@@ -116,10 +116,9 @@ class Policy(OneProcess, ABC):
         """
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return which answer a request that ends after ``prefix`` should return, as the number of a class of equal
-        answers; None means the last answer.
+        """Return which answer a request that ends after ``prefix`` should return; None means the last answer.
 
-        Called only by the node ``vine.finish``.
+        Equal answers form a class, and the result is the number of a class. Called only by the node ``vine.finish``.
         """
         return None
 
@@ -268,8 +267,9 @@ def observed_row(
     span_s: float | None = None,
     **known: Any,
 ) -> Observation:
-    """Return the observation (the row to record) of an invocation. Retries count in its cost and ``retries``, but not
-    in its latency.
+    """Return the observation of an invocation, which is the row to record.
+
+    The row's cost includes retries, its latency does not; its field ``retries`` counts them.
 
     Args:
         attempts: the attempts with the same model, in order, failed ones included; may be empty.

@@ -37,8 +37,8 @@ class PromptCall:
         stage: the stage of the invocation.
         points: the ends of the prefixes that a cache can keep, from short to long, at most :data:`MOST_POINTS`.
         first: digest of the prompt's first part (a message, or a piece of a message); None if nothing is to be cached.
-        left_out: number of parts of a long prompt whose ends ``points`` leaves out, right after the first
-            :data:`_FIRST_POINTS`.
+        left_out: number of parts whose ends are missing in ``points`` because the prompt has too many; they come right
+            after the first :data:`_FIRST_POINTS` parts.
         may_wait: whether the attempt may wait until another attempt has cached a prefix of its prompt.
         marks: the indices, in ``points``, of the ends to mark; set by :meth:`CachePoints.place`.
         on_begun: called once, when the answer begins; set by :meth:`CachePoints.place`.
@@ -291,8 +291,8 @@ class CachePoints:
 def _most_useful(reads: dict[int, float], points: tuple[Point, ...]) -> tuple[int, ...]:
     """Return the indices of the points to mark, at most :data:`MOST_MARKS`, in ascending order.
 
-    These are the longest candidate, and the shorter candidates whose marks are expected to add the most tokens read
-    from the cache.
+    The longest candidate is always marked, and of the others those that are expected to add the most tokens read from the
+    cache.
 
     Args:
         reads: The expected reads of each candidate point, keyed by its index in ``points``.

@@ -14,8 +14,7 @@ _KEY = b"texts that are at hand and are not kept"
 
 
 class PromptPart(NamedTuple):
-    """A message or tool of a prompt: its canonical text, and a name, unique in the prompt, by which reports to the
-    author call it.
+    """A message or tool of a prompt: its canonical text, and a name for reports, which is unique in the prompt.
 
     ``is_movable`` means that the message could be placed elsewhere: it is not a tool, system message or turn of a
     conversation.

@@ -53,8 +53,8 @@ class Ended:
 
     Attributes:
         reason: ``proven``: ``candidate`` loses less than the allowed loss. ``labels`` or ``requests``: all labels or
-            requests are used up. ``hopeless``: even if it lost nothing, no candidate could be expected to be proven
-            with three times the labels left.
+            requests are used up. ``hopeless``: every candidate needs more than three times the labels that are left,
+            even if it loses nothing.
         candidate: The proven candidate; of several, the candidate that saves most.
         margin: The smallest loss that the candidate's proof excludes, as a fraction.
     """

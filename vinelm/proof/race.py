@@ -1,7 +1,7 @@
 """Tests several candidate plans together: decides the next call or question to people, and which plan is proven.
 
-Every candidate has a separate test (a ``Wealth``, see `wealth.py`) and a separate prefix of the ordered requests that
-it has completed. The test depends only on the events of this prefix. So the guarantee holds whenever one looks,
+Every candidate has a separate test (a ``Wealth``, see `wealth.py`). The requests are in a fixed order, and the test uses
+only the first of them, up to the first request that is incomplete for this candidate. So the guarantee holds at any time,
 whichever candidate gets the next question; the candidates share the error probability. Labels go to the candidate that
 saves the most money per label it still needs.
 """

@@ -38,8 +38,8 @@ class Usage:
         response_model: The model that the provider says has answered, often a dated version; secrets are replaced. Not stored.
         price_id: ``PROVIDER/MODEL`` of the list price that ``cost_usd`` was computed with; None if the price was given.
         failure: Why the call failed; None if it succeeded.
-        list_usd: Cost at the ordinary price in dollars, if the call was bought at batch prices, or was not made because
-            an equal call had the answer. In the second case ``latency_s`` is the equal call's latency. Else None.
+        list_usd: Cost at the ordinary price in dollars, if less was paid; else None. Less is paid for a call at batch
+            prices, and nothing for a call that used the answer of an equal call; ``latency_s`` is then the equal call's.
     """
 
     model: str

@@ -38,7 +38,7 @@ def autopilot_of(store: str, asked: Mapping[str, Any]) -> Any:
 
     Args:
         store: The autopilot's store.
-        asked: Further arguments of the class by name, but ``max_loss`` as a fraction instead of percentage points.
+        asked: Further arguments of the class, by name. Here ``max_loss`` is a fraction; the class takes percentage points.
     """
     from vinelm.autopilot import Autopilot
 

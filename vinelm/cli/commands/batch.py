@@ -49,11 +49,11 @@ def command(
     """Answer every request of a data set with the application, each with a plan that fits the dollars and hours that are left.
 
     WORKFLOW is MODULE:ATTRIBUTE, or FILE.py:ATTRIBUTE in this folder. Equal requests are answered once, and requests whose
-    prompts begin alike go one after the other. A failed request is a result, and is not tried again. Every answer is stored
+    prompts begin alike go one after the other. A failed request counts as done, and is not tried again. Every answer is stored
     before the next request starts. After an interruption the same command continues, and pays again only for requests that were
     in progress.
 
-    Exit code 0 if every request was answered or failed, 2 for bad input, 3 if the money or the time left some unanswered.
+    Exit code 0 if every request was answered or failed, 2 for bad input, 3 if money or time ran out before the last request.
 
     Example: vinelm batch app.py:workflow --dataset docs.jsonl --trie app.vine --maximize accuracy --budget-usd 40
     --deadline 7h -o answers.jsonl

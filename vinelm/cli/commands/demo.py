@@ -60,8 +60,8 @@ def command(
 
     On recorded answers of real models:
 
-    code (the default): four models write 376 methods of ClassEval, whose visible tests are run. An example where VineLM saves
-    money.
+    code (the default): four models write 376 methods of ClassEval, and half of each method's tests check the answer. An example
+    where VineLM saves money.
 
     exams: nine models answer 600 exam questions, with the dollars and seconds of their calls. An example where VineLM does not
     save money.
@@ -74,7 +74,7 @@ def command(
     sql: two models write SQL, which is really executed, and repair it while a check fails.
 
     support: a support desk, whose graph branches. A router sends each ticket to one of three desks; two of them look something
-    up, and a reply follows. A plan has a separate next model for each desk.
+    up, and a reply follows. A plan chooses the models separately for each desk.
 
     graphqa: questions to the graphs of five databases. Either one program answers, or a plan, programs and reasoning take
     turns; the programs are really executed. It needs the extra graph.

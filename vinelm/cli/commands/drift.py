@@ -28,8 +28,8 @@ def command(*, trie: Path, traces: Path, alpha: float, as_json: bool) -> int | N
 
     Run the command as often as you like: the tests are sequential. If no estimate has become wrong, the chance that any is ever
     named is at most --alpha. The output also has the cheapest command that corrects the trie, and its price. Calls no model.
-    Exit code 1 if an estimate no longer holds. How far a share or a mean may move is set in Python: vinelm.api.drift(...,
-    DriftConfig(points=)).
+    Exit code 1 if an estimate no longer holds. An estimate holds if it is off by at most a tolerance, which is set in Python:
+    vinelm.api.drift(..., DriftConfig(points=, relative=)).
 
     Example: vinelm drift nl2sql.vine --traces served.db
 

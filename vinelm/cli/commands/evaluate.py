@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 def command(*, store: Path, trie: Path | None, against: Path | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Say whether VineLM is worth using for the workflow of STORE: the verdict first, then the figures.
 
-    The requests are divided into parts. Plans are chosen from all parts but one and tested on that one, so no plan is tested on
-    the results from which it was chosen. The verdict is that of `vinelm estimate`: SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA,
-    against what runs today, or else the strongest single model. Then come the results of VineLM (without and with signals), of
-    the best static plan, of the best single model, of a majority vote, and of asking until two answers agree. A signal is what
-    a call shows without the label, such as a passed check. Without an objective, the figures are means over a range of cost
-    budgets.
+    The requests are divided into parts. A plan is chosen by the results of all parts but one, and tested on that one, so no
+    plan is tested on results that were used to choose it. The verdict is that of `vinelm estimate`: SWITCH, KEEP, UNDECIDED or
+    NOT ENOUGH DATA, against what runs today, or else the strongest single model. Then come the results of VineLM (without and
+    with signals), of the best static plan, of the best single model, of a majority vote, and of asking until two answers agree.
+    A signal is what a call shows without the label, such as a passed check. Without an objective, the figures are means over a
+    range of cost budgets.
 
-    No model is called. The result of a plan is estimated from stored results of other model choices, each weighted according to
-    the probability that it was bought. If the store has no results for a step of a plan, the plan's result is "not identified";
-    --serve then measures it.
+    No model is called. The result of a plan is estimated from stored results of other model choices. Each is weighted by the
+    probability with which its call was chosen to be made and stored. If the store has no results for a step of a plan, the
+    plan's result is "not identified"; --serve then measures it.
 
     TRIE is the file from which the estimator and the stop rule are taken [default: the default ones]. With --serve, its plans
     are served.

@@ -195,10 +195,10 @@ def _show_check(policy: str, replay: Path, found: PolicyCheck) -> None:
 @option("--record FILE", "Append a view a second to FILE, for `vinelm fleet run --dry-run`.", Path)
 @json_option
 def top(*, url: str, name: str, once: bool, record: Path | None, as_json: bool) -> None:
-    """Show for each engine the calls of all processes: how many are running, queued and late, and the weight set by the
-    policy's orders.
+    """Show for each engine the calls of all processes: how many are running, queued and late.
 
-    Updates the table until Ctrl-C.
+    The table also has the engine's weight according to the policy's orders. Of several replicas, one with a larger weight gets
+    more calls. Updates the table until Ctrl-C.
 
     Example: vinelm fleet top --redis redis://localhost:6379 --once
     """

@@ -49,7 +49,7 @@ def command(
     """Ask which of two recorded answers is better, without showing which model wrote which.
 
     STORE is the store of `vinelm replay`, or of `vinelm try` for requests without labels. Questions are asked only about
-    requests for which the answers of today's models and of the plan to be proven differ. Keys: 1 left, 2 right, 3 both, 4
+    requests to which today's models and the plan under test give different answers. Keys: 1 left, 2 right, 3 both, 4
     neither, 5 cannot say, g two scores from 0 to 1, u undo, p the whole prompt, q stop. Each label is stored at once; several
     persons may label at the same time.
 

@@ -72,8 +72,8 @@ def command(
     request may take. The promised accuracy is what to expect from serving the plan, with a 90 % interval. It is lower than the
     estimate, because the best of many uncertain estimates is too optimistic. `vinelm verify` tests it on held-out requests.
 
-    Without a target, it shows the plan that the file's verdict is about, which may replace the models that run today, and says
-    whether to switch. With --as-code it prints this plan, or the best fixed plan for an objective, as lines of Python.
+    Without a target, it shows the plan that the file's verdict compares with the models that run today. It says whether to
+    switch to that plan. With --as-code it prints this plan, or the best fixed plan for an objective, as lines of Python.
 
     With --explain it shows every possible next step after the calls that --prefix names: its best plan, its estimates, and why
     it was not chosen. --show and --diff inspect and compare tries. None of these calls a model.
@@ -81,9 +81,9 @@ def command(
     With --signals the plan also depends on what the calls of a request show, such as a check that failed. It is shown as a
     tree, next to the best path. Such plans are served if the application declares its signals and ends in `vine.finish`.
 
-    Exit code 1 if it is unknown what runs today, and the plan's advantage over a single model may be due to chance alone: it
-    has the best of many uncertain estimates. The message says which results to buy. Exit code 2 if no path meets the limits;
-    the message names the limit that excludes all paths.
+    Exit code 1 if it is unknown what runs today, and chance alone may explain why the plan looks better than a single model.
+    The message says which further results to record. Exit code 2 if no path meets the limits; the message names the limit that
+    excludes all paths.
 
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
 
@@ -165,7 +165,7 @@ def _is_compared(best: Decision) -> bool:
 def _recommended_objective(bounds: dict[str, Any], annotated: AnnotatedTrie) -> Objective:
     """Return the objective of the plan that the trie's verdict recommends, for a command line without a target.
 
-    If it is unknown what runs today, raise an error that the options lack a target.
+    If it is unknown what runs today, raise an error which says that a target is missing.
     """
     from vinelm.plans.recommendation import served_objective
 

@@ -62,7 +62,7 @@ def command(
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """Read the recorded LLM calls in TRACES, say where the money goes, and prove where a cheaper model answers as well.
+    """Read the recorded LLM calls in TRACES, say where the money goes, and prove where a cheaper model is good enough.
 
     TRACES are files or folders: exports of Langfuse and LangSmith, OpenTelemetry and OpenInference spans (OTLP as JSON),
     LiteLLM's and OpenAI's logs, files of OpenAI's batches, or what vinelm.VineRecorder wrote; JSON, JSON lines, CSV, Parquet,

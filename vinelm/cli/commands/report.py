@@ -24,7 +24,7 @@ def command(*, store: Path, trie: Path, output_dir: Path, as_json: bool, quiet: 
     the setup that --in-use names, if it is given. Sections that can be opened follow: examples; results for a range of cost
     budgets, accuracy floors and latency caps; the models and dollars of the plan; the workflow's own check; and what other
     prices would change. The results are those of VineLM, the best static plan, the best single model, a majority vote, and
-    asking until two answers agree. Each is tested on requests from which it was not chosen. Calls no model.
+    asking until two answers agree. Each is tested on requests that were not used to choose it. Calls no model.
 
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 def command(*, source: Path, models: Path, store: Path | None, output: Path, as_json: bool) -> None:
     """Write a copy of a store or a trie in which all dollars are computed from tokens at the prices of --models.
 
-    The copy of a store still has what each row was charged, and the ledger of what was paid. The file of the copy must not
+    The copy of a store keeps the original charge of each row, and the ledger of payments. The file of the copy must not
     exist yet. A trie (.vine) is estimated again from the rows of --store at the new prices: accuracies and seconds stay the
-    same, and the output shows which plans change. No model is called, and no input is changed. Of the catalog, only prices are
-    used.
+    same, and the output shows which plans change. No model is called, and no input is changed. Only the prices of the catalog
+    are used.
 
     Example: vinelm store reprice runs/nl2sql.db --models new-prices.toml -o repriced.db, and of a trie
     vinelm store reprice nl2sql.vine --store runs/nl2sql.db --models new-prices.toml -o new.vine

@@ -37,7 +37,7 @@ def command() -> None:
 @store_argument
 @json_option
 def info(*, store: Path, as_json: bool) -> None:
-    """Show from which workflow STORE was profiled, how many results it has, and what they cost.
+    """Show the workflow whose results STORE contains, the number of these results, and their cost.
 
     Example: vinelm store info runs/nl2sql.db
     """
@@ -138,8 +138,11 @@ def _show_info(facts: dict[str, Any]) -> None:
 
 
 def _is_shared(facts: dict[str, Any], rows_usd: float) -> bool:
-    """Return whether the rows of an imported log cost more together (``rows_usd``) than was paid; ``facts`` describe
-    the store.
+    """Return whether rows of an imported log share a payment, so that the rows' costs add up to more than was paid.
+
+    Args:
+        facts: The facts about the store, with the dollars really paid as ``committed_usd``.
+        rows_usd: The sum of the rows' costs, in dollars.
     """
     return any(source["kind"] == "import" for source in facts["sources"]) and rows_usd > facts["committed_usd"] * (1 + 1e-9)
 
@@ -153,9 +156,9 @@ def _shape_words(facts: dict[str, Any]) -> str:
 
 
 def _show_growth(facts: dict[str, Any]) -> None:
-    """Print how many results of the store became invalid, wait to be scored again, or count at new prices.
+    """Print how many results of the store became invalid, have to be scored again, or have costs at new prices.
 
-    The reason is a change of the workflow, dataset or catalog since the results were bought.
+    The reason is that the workflow, dataset or catalog changed after the results were recorded.
     """
     if facts["retired"]:
         count = sum(facts["retired"].values())

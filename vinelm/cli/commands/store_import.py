@@ -76,9 +76,9 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
     """Create a store from TABLE (.csv, .jsonl or .parquet, also .gz), to use with `vinelm estimate`.
 
     TABLE is an export of `vinelm store export`, or your own log of recorded outcomes, with its columns named by --column. If a
-    column names the run, each row is one invocation in a run of your application. Otherwise each row is one model's answer to a
-    request. Paths of up to --depth models are then built from these answers as retries, which is exact if answers are
-    independent.
+    column names the run of your application, each row is one invocation in that run. Otherwise each row is one model's answer
+    to a request. Paths of up to --depth models are then built from these answers, as if the models had tried the request one
+    after another. This is exact if answers are independent.
 
     Example: vinelm store import log.csv -o log.db --column request=id --column model=model --column success=correct
     --column cost_usd=usd --stopped-if passed --depth 2

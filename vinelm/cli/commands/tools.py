@@ -158,10 +158,10 @@ def _show_recorded(found: RecordedTools, store: Path) -> None:
 def mine(*, source: Path, output: Path | None, read_only: tuple[str, ...], app: str | None, as_json: bool) -> None:
     """Find patterns in the tool calls of SOURCE, a store or a log of messages in JSON lines, and measure what they save.
 
-    A pattern predicts the next tool call. Patterns are tested on requests from which they were not mined. The output says how
+    A pattern predicts the next tool call. Patterns are tested on requests that were not used to mine them. The output says how
     many results of read-only tools would have been ready when the model asked for them, with how many guesses for each call,
-    and the effect in seconds and dollars. If even perfect guesses would save nothing, the command says so and writes no file. A
-    file of patterns has paths, shapes, counts and constants that many requests share.
+    and the effect in seconds and dollars. If even perfect guesses would save nothing, the command says so and writes no file.
+    The file of patterns has no values from the requests, except constants that many requests share.
 
     Example: vinelm tools mine messages.jsonl --read-only 'get_*' -o app.patterns
     """

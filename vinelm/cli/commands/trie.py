@@ -97,8 +97,8 @@ def signals_facts(signals: SignalTrie | None) -> dict[str, Any] | None:
     """Return the size and the outcomes of a trie over signals (what calls show without the label) as JSON types; None without
     such a trie.
 
-    The keys are ``histories`` and ``answers`` (their numbers), ``labels`` (the possible outcomes of a call), and ``goes_on``
-    (whether plans may continue after a passed check).
+    The keys are ``histories`` (number of the trie's sequences of models and outcomes), ``answers`` (number of answers),
+    ``labels`` (the possible outcomes of a call), and ``goes_on`` (whether plans may continue after a passed check).
     """
     if signals is None:
         return None
@@ -112,9 +112,10 @@ def signals_facts(signals: SignalTrie | None) -> dict[str, Any] | None:
 
 
 def signals_words(signals: SignalTrie) -> str:
-    """Return one line on a trie over signals: its numbers of histories and answers, the possible outcomes of a call, and more.
+    """Return one line of text on a trie over signals, with the facts of :func:`signals_facts`.
 
-    The line also says whether plans may continue after a passed check.
+    These are the numbers of histories and answers, the possible outcomes of a call, and whether plans may continue after a
+    passed check.
     """
     facts, outcomes = signals_facts(signals), signals.outcomes
     assert facts is not None

@@ -24,8 +24,9 @@ def compare(before: Path, after: Path, *, as_json: bool) -> None:
 
     A path is named only if two independent estimates with the same standard errors would rarely differ so strongly (false
     discovery rate 5 % over all paths). The plans shown have the highest accuracy within limits on the mean cost per request. If
-    the graph branches, routes through the graph are compared instead of paths. If a trie has merged different histories into
-    one node, only the plans are compared. The table has the five most changed paths of each metric; JSON has all.
+    the graph branches, routes through the graph are compared instead of paths. If one node of a trie stands for several
+    sequences of earlier calls, only the plans are compared. The table has the five most changed paths of each metric; JSON has
+    all.
 
     Args:
         before: The file of the first trie.

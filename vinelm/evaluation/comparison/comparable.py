@@ -51,8 +51,9 @@ class Runnable(Protocol):
 
     @property
     def reached(self) -> FloatArray:
-        """The probability, for each node of the trie, that a request runs the node's invocation under the plan, shape (n + 1,).
-        The index is the node's, and index 0 is the root.
+        """An array with an element for each node of the trie, the root first.
+
+        The element is the probability that a request under this plan makes the node's call.
         """
 
 

@@ -133,9 +133,7 @@ class Comparison:
 
     @cached_property
     def whole(self) -> Fit:
-        """The trie and plans estimated from all rows. Its plans are those that would be served, and give the compared plans
-        their names.
-        """
+        """The trie and plans estimated from all rows. These plans would be served; compared plans are named after them."""
         own = self.annotated
         # A trie for another stop rule, or restricted to tried steps, has other plans than these rows: then it is fitted again.
         is_own = own is not None and own.template == self.template and own.tried is None
@@ -204,7 +202,7 @@ class Comparison:
 
     @property
     def _level(self) -> float:
-        """The confidence level of each end of the interval for a gain.
+        """The one-sided confidence level at which a gain's interval is computed, for its lower and its upper end.
 
         The level is higher if answers that count as equal to the current setup's may be worse. The loss from such
         answers then has a separate bound, which takes part of the allowed error probability.
@@ -377,9 +375,11 @@ class Comparison:
 
         Only kinds of policy with a plan for every part of the requests are considered. Those whose effect can be
         estimated from the recorded results are preferred. Among them, the simplest plan is taken whose predicted
-        accuracy is nearly the best. If several objectives lead to the same plan over all requests, the objective under
-        which the most parts have this plan is kept. Objectives that lead to the baseline itself are left out, because
-        there is nothing to switch to.
+        accuracy is nearly the best.
+
+        Several objectives may lead to the same plan over all requests. Then only one of them is kept: the objective for
+        which the most parts have chosen this plan, and of equals, the one with the lowest predicted cost. Objectives
+        that lead to the baseline itself are left out, because there is nothing to switch to.
 
         Args:
             fit: The parts of the requests, each with plans chosen on the other parts.
@@ -600,8 +600,9 @@ class _Candidate:
 
     @property
     def followed(self) -> float:
-        """The effective number of requests from which the difference from the baseline is estimated; infinite if the
-        plan is the baseline itself.
+        """How many equally weighted requests would tell as much about the gain over the baseline as the recorded ones.
+
+        Infinite if the plan is the baseline itself.
         """
         return math.inf if self.gain is None else self.gain.effective
 
@@ -757,8 +758,8 @@ def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
     """Return the factor >= 1 by which to widen the intervals of several means so that all of them hold at the same
     time, also that of the best mean.
 
-    It is a quantile of the largest standardized mean of normal draws on the paired residuals (max-t). Plans that do
-    nearly the same on the same requests hardly increase it.
+    The factor is computed by simulation (max-t): normal errors are drawn with the correlations of the residuals, and a
+    quantile of the largest one is taken. Plans that do nearly the same on the same requests hardly increase the factor.
 
     Args:
         found: The moments of each mean, over the same requests in the same order.
@@ -855,10 +856,10 @@ def _seconds(ways: Sequence[HeldOutPolicy]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """Return, over the plans that save enough, the median number of requests from which their difference from the
-    baseline is estimated; 0 without such plans.
+    """Return the median of :attr:`_Candidate.followed` over the plans that save enough; 0 without such plans.
 
-    ``usd`` is the baseline's predicted cost per request in dollars.
+    That is the effective number of requests behind a plan's estimated gain. ``usd`` is the baseline's predicted cost
+    per request in dollars.
     """
     known = [
         one.followed for one in found if not one.is_same and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd

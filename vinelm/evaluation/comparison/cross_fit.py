@@ -231,8 +231,9 @@ class CrossFit:
 
 
 def estimated_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:
-    """Return each policy with its estimated accuracy, cost and latency, averaged over the objectives. A policy is left
-    out if some part lacks it under some objective.
+    """Return each policy with its estimated accuracy, cost and latency, averaged over the objectives.
+
+    Only policies that were chosen for every part of the requests under every objective are included.
 
     Args:
         runs: The tested policies of each objective; at least one, see :meth:`CrossFit.runs`.

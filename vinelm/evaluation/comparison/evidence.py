@@ -31,8 +31,8 @@ class StoreEvidence:
     Attributes:
         identity: The store's identity.
         registered: The ids of all requests for which results could have been recorded.
-        observations: The rows with costs at ordinary prices; with stage names per request type if types are
-            distinguished, and with a judge model's verdicts if a judge scores the store.
+        observations: The rows, with costs at ordinary instead of batch prices. If request types are distinguished, stages
+            have separate names for each type. If a judge model scores the store, scores are its verdicts.
         template: The workflow's stages, each with its models, with the stop rule to plan for and the request types that
             are distinguished.
         catalog: The models.
@@ -50,7 +50,7 @@ class StoreEvidence:
             invocation, from which each invocation's call rate follows.
         referred: How the rows of requests without labels were scored by comparison with the current setup; None if all have
             labels, or a judge scores.
-        unscored: The rows before these comparisons scored their answers; empty if ``referred`` is None.
+        unscored: The same rows as ``observations``, but without the scores from ``referred``; empty if that is None.
     """
 
     identity: StoreIdentity

@@ -88,8 +88,8 @@ def part_of(request_id: str, seed: int, parts: int = PARTS) -> int:
 def _answers_first(template: Template) -> bool:
     """Return whether answers of a request can be compared with each other from its first call on.
 
-    This needs a template in which every stage's call writes an answer, and whose requests a profile can continue past
-    their end.
+    This needs a template in which every stage's call writes an answer. Also, a profile must be able to continue a
+    request after the workflow's own check has ended it.
     """
     return template.knows_past_ends and all(stage.answerable for stage in template.stages)
 
@@ -274,11 +274,13 @@ class Fit:
         return _chosen(decision, ((share, self._along(planner, partial(steps, part))) for share, part in decision.parts))
 
     def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByStart:
-        """Return the policy that follows a plan through the planner's trie: a separate one for each request type and
-        first stage, if there are several.
+        """Return a policy that follows a plan through the planner's trie.
 
-        ``steps`` makes the policy for one type and first stage, given the function that finds a request's node in the
-        trie.
+        If requests have several types or first stages, the result has a separate policy for each combination of these.
+
+        Args:
+            planner: The planner.
+            steps: Makes the policy for one combination, given the function that finds a request's position in the trie.
         """
         along = ALONG[planner.annotated.policy]
         kinds, firsts = planner.annotated.template.kind_names, self._firsts or (None,)

@@ -133,8 +133,8 @@ class ReferredRows:
         """Return the score of each answer, at most 1, keyed by (request id, digest of the answer).
 
         An answer's score is that of today's answer plus the difference that people found. Today's answer gets the mean
-        of the scores that people gave it, or 1 if they gave none. If another answer loses more than this mean, today's
-        score is raised to that loss, so that no loss is cut off at 0.
+        of the scores that people gave it, or 1 if they gave none. If another answer is worse by more than this mean, today's
+        score is raised to that difference, so that the other answer's score is not negative.
         """
         found: dict[Pair, float] = {}
         for request, answers in self.answers.items():

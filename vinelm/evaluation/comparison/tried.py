@@ -95,8 +95,9 @@ def only_tried(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, f
 def as_known(
     annotated: AnnotatedTrie, evidence: ValidationReport, rows: Sequence[Observation], n_requests: int, firsts: Sequence[str]
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
-    """Return the trie restricted to tried steps (:func:`tried_steps`), and the report with the figures of the most
-    accurate plan in it.
+    """Return the trie restricted to tried steps (:func:`tried_steps`), and a report on the restricted trie.
+
+    The report is ``evidence``, but its figures of the most accurate plan are those of the restricted trie's best plan.
 
     If many paths have only a few rows each, little is known about the path with the best estimate. The current setup
     and the plans over tried steps are known well, so only these plans are considered as replacements.

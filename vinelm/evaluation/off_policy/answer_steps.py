@@ -46,11 +46,11 @@ class TriedSteps:
         return cls(policy, {shown: Rest(*(total[:3] / total[3]).tolist()) for shown, total in sums.items()})
 
     def step(self, seen: Seen) -> Step:
-        """Return the model to run after the rows ``seen``, or the answer to return; see :meth:`StepPolicy.step`."""
+        """Return the model to run after the recorded calls ``seen``, or the answer to return; see :meth:`StepPolicy.step`."""
         return self.policy.step(seen)
 
     def rest(self, seen: Seen) -> Rest:
-        """Return the success, cost and latency still to expect after the rows ``seen``; see :meth:`StepPolicy.rest`."""
+        """Return the success, cost and latency still to expect after the calls ``seen``; see :meth:`StepPolicy.rest`."""
         return self.rests.get(_shown(seen)) or self.rests[()]
 
 

@@ -39,7 +39,7 @@ class BoughtRows:
         at: Number of requests that came to each place.
         bought: For how many of these requests a model was bought, keyed by (place, model).
         kinds: The type of each request; empty if types are not distinguished.
-        apart: The types whose first rows have separate chances.
+        apart: The types for which the chances of first calls are computed separately.
         unlabelled: The ids of the requests without a label.
     """
 
@@ -92,16 +92,19 @@ class BoughtRows:
         return found
 
     def place(self, seen: Seen, request: str = "") -> Place | None:
-        """Return the :data:`Place` that a request has reached after the rows ``seen``; None if no row can follow."""
+        """Return the :data:`Place` of a request after its calls ``seen``: a key of its models and outcomes so far.
+
+        None if no row can follow.
+        """
         kind = self.kinds.get(request)
         place = place_of(self.template, seen) if seen else ((), kind if kind in self.apart else None)
         return (place[0], (place[1], "unlabelled")) if place is not None and request in self.unlabelled else place
 
     def chance(self, seen: Seen, model: str, request: str = "") -> float:
-        """Return, of all requests at the same :data:`Place`, the share in [0, 1] for which ``model`` was run next.
+        """Return the share of requests, in [0, 1], for which ``model`` was run next after the recorded calls ``seen``.
 
-        ``seen`` are the rows of ``request`` so far. The result is 0 if the model was never run there, or if no row can
-        follow.
+        The share is among all requests with the same models and outcomes so far (the same :data:`Place`). The result is
+        0 if the model was never run there, or if no row can follow. ``seen`` are the calls of ``request`` so far.
         """
         place = self.place(seen, request)
         return 0.0 if place is None or not self.at[place] else self.bought[place, model] / self.at[place]
@@ -111,7 +114,7 @@ class BoughtRows:
         return next((row.stage for row in self.rows[request].values() if row.depth == 1), None)
 
     def row(self, request: str, seen: Seen, model: str) -> Observation | None:
-        """Return a request's row of ``model`` right after the rows ``seen``; None if that call was not recorded."""
+        """Return the recorded call of ``model`` right after a request's calls ``seen``; None if it was not recorded."""
         prefix = (*(seen[-1].prefix if seen else ()), model)
         return self.rows[request].get(prefix)
 
@@ -132,7 +135,10 @@ def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Ma
 
 
 def place_of(template: Template, seen: Seen) -> Place | None:
-    """Return the :data:`Place` that a request has reached after its rows ``seen``, at least one; None if no row can follow."""
+    """Return the :data:`Place` of a request after its calls ``seen``, at least one: a key of its models and outcomes so far.
+
+    None if no row can follow.
+    """
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:
         return None

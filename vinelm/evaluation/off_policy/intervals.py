@@ -34,9 +34,9 @@ class HalfScores(NamedTuple):
 
     @property
     def unlike(self) -> float:
-        """The share of a sweep's budgets under which the policy and its reference have different scores.
+        """The share of the compared budgets under which the policy and its reference have different scores.
 
-        The value is 0 or 1 if there is only one budget, and 1 without a reference. If it is 0, the difference of the
+        The value is 0 or 1 if only one budget is compared, and 1 without a reference. If it is 0, the difference of the
         two policies is exactly 0.
         """
         return 1.0 if self.reference is None else self.policy.share_unlike(self.reference)
@@ -127,8 +127,8 @@ class Moments:
 
     Attributes:
         value: The mean.
-        residuals: Each request's difference from the mean of its part, shape (n,); their sum of squares is n^2 times
-            the variance.
+        residuals: Each request's difference from the mean of its part, shape (requests,). The sum of their squares is the
+            variance of ``value`` times the squared number of requests.
         square, fourth: The sums of the residuals' second and fourth powers, plus the allowance of
             :func:`estimate_mean`.
         effective, unsupported: See :class:`OffPolicyEstimate`.
@@ -204,10 +204,14 @@ def moments(halves: Sequence[HalfScores], target: str, bound: float | None = Non
 
 
 def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> FloatArray:
-    """Return the residuals after a regression of ``centred`` on the columns in ``balance``, whose keys do not matter.
+    """Return what a linear regression of the requests' scores leaves unexplained, shape (requests,).
 
     Each residual is enlarged for its leverage in the fit (HC2 of MacKinnon and White 1985). Only the largest columns
     are fitted, at most one for five requests.
+
+    Args:
+        centred: The scores minus their mean, shape (requests,).
+        balance: The columns to regress on, each of the same shape; the keys are ignored.
     """
     if not balance:
         return centred
@@ -228,9 +232,14 @@ def effective_number(weight: FloatArray) -> float:
 
 
 def _freedom(square: float, fourth: float, m: float) -> float:
-    """Return the effective number of requests whose scores vary, from the sums of squares and fourth powers.
+    """Return the degrees of freedom for an interval: the effective number of requests whose scores vary.
 
-    It is at least 4, or ``m`` - 1 if that is less, and never below 1; ``m`` is the effective number of requests.
+    It is at least 4, or ``m`` - 1 if that is less, and never below 1.
+
+    Args:
+        square: The sum of the residuals' squares.
+        fourth: The sum of their fourth powers.
+        m: The effective number of requests.
     """
     spread = max(fourth - square**2 / max(m, 1.0), 0.0)
     varying = square**2 / spread if spread > 0.0 else math.inf

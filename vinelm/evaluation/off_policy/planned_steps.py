@@ -119,14 +119,14 @@ class ContingentSteps:
     _rests: dict[tuple[int, str | None], Rest] = field(default_factory=dict, init=False)
 
     def step(self, seen: Seen) -> Step:
-        """Return the model to run after the rows ``seen``, or the answer to return; see :meth:`StepPolicy.step`."""
+        """Return the model to run after the recorded calls ``seen``, or the answer to return; see :meth:`StepPolicy.step`."""
         at = self.locate(seen)
         if at.has_ended or at.stage is None:
             return Step(None, at.returned)
         return Step(self.plan.next_model(at.node, at.stage), at.returned)
 
     def rest(self, seen: Seen) -> Rest:
-        """Return the success, cost and latency still to expect after the rows ``seen``; see :meth:`StepPolicy.rest`."""
+        """Return the success, cost and latency still to expect after the calls ``seen``; see :meth:`StepPolicy.rest`."""
         at = self.locate(seen)
         where = (at.node, at.stage)
         if where not in self._rests:
@@ -156,7 +156,7 @@ class ReplannedSteps:
     locate: Locate
 
     def step(self, seen: Seen) -> Step:
-        """Return the model to run after the rows ``seen``, or the answer to return; see :meth:`StepPolicy.step`."""
+        """Return the model to run after the recorded calls ``seen``, or the answer to return; see :meth:`StepPolicy.step`."""
         at = self.locate(seen)
         if at.has_ended:
             return Step(None, at.returned)
@@ -164,7 +164,7 @@ class ReplannedSteps:
         return Step(found.next_for(at.stage), at.returned)
 
     def rest(self, seen: Seen) -> Rest:
-        """Return the success, cost and latency still to expect after the rows ``seen``; see :meth:`StepPolicy.rest`."""
+        """Return the success, cost and latency still to expect after the calls ``seen``; see :meth:`StepPolicy.rest`."""
         at = self.locate(seen)
         return Rest(*self._decision(seen, at).ahead)
 

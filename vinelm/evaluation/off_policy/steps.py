@@ -14,8 +14,9 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 
 @dataclass(frozen=True, eq=False)
 class PathSteps:
-    """The policy that runs, in order, the models on the path to one node of a linear trie, until the path ends or the
-    workflow's stop rule ends the request.
+    """The policy that runs, in order, the models on the path to one node of a trie without branches.
+
+    It stops when the path ends or the workflow's stop rule ends the request.
 
     Args:
         annotated: The trie that the path was chosen from.
@@ -31,13 +32,13 @@ class PathSteps:
         return self.annotated.trie.prefix(self.target)
 
     def step(self, seen: Seen) -> Step:
-        """Return the model to run after the rows ``seen``, or the answer to return; see :meth:`StepPolicy.step`."""
+        """Return the model to run after the recorded calls ``seen``, or the answer to return; see :meth:`StepPolicy.step`."""
         if len(seen) >= len(self.path) or (seen and seen[-1].ended(self.annotated.template.stop)):
             return Step(None)
         return Step(self.path[len(seen)])
 
     def rest(self, seen: Seen) -> Rest:
-        """Return the success, cost and latency still to expect after the rows ``seen``; see :meth:`StepPolicy.rest`."""
+        """Return the success, cost and latency still to expect after the calls ``seen``; see :meth:`StepPolicy.rest`."""
         return self._rests[len(seen)]
 
     @cached_property
@@ -87,7 +88,7 @@ class StepRule(Protocol):
     """A rule that returns the next step from a request's outcomes so far. It never sees whether an answer is right."""
 
     def step(self, seen: Seen) -> Step:
-        """Return the model to run after the rows ``seen``, or the answer to return if the request should end.
+        """Return the model to run after the recorded calls ``seen``, or the answer to return if the request should end.
 
         ``seen`` are the rows of a request that has not failed and that the workflow has not ended.
         """
@@ -99,7 +100,7 @@ class StepPolicy(StepRule, Protocol):
     """
 
     def rest(self, seen: Seen) -> Rest:
-        """Return the success, cost and latency still to expect after the rows ``seen``, for a request that :meth:`step`
+        """Return the success, cost and latency still to expect after the calls ``seen``, for a request that :meth:`step`
         does not end.
         """
 

@@ -45,12 +45,12 @@ class ArmShares:
 
 
 def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
-    """Return how often each branch is taken: one item for each model of each stage after which the application chooses
-    a branch.
+    """Return how often each branch is taken, for each stage after which the application chooses a branch.
 
-    The items are in template order. Histories are weighted by their number of observations, or by their probability if
-    the trie has no such numbers. The half widths are averaged in the same way, as if errors were perfectly correlated,
-    so they do not shrink with the number of histories.
+    The result has one item for each pair of such a stage and a model that ran it, in template order. Histories are
+    weighted by their number of observations, or by their probability if the trie has no such numbers. The half widths
+    are averaged in the same way, as if errors were perfectly correlated, so they do not shrink with the number of
+    histories.
     """
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[int, dict[str, int]]]] = defaultdict(list)
     trie = annotated.trie
@@ -63,8 +63,10 @@ def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
 
 
 def _arms(trie: Trie) -> dict[int, dict[str, int]]:
-    """Return a mapping from each node with successors to its branches: the index of the branch's first edge, keyed by
-    the name of its first stage.
+    """Return the branches after each node that has successors, as a dict of dicts.
+
+    The outer keys are node indices, the inner keys the names of the stages that may come next. A value is the index of
+    the first edge to that stage.
     """
     found: dict[int, dict[str, int]] = defaultdict(dict)
     first = np.flatnonzero(trie.begins_arm)

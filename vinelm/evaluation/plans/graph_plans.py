@@ -117,7 +117,8 @@ class GraphPlans(Plans[StagePlan]):
         """Return the best static plan for the role ``static``, or the best single model for ``single``; see
         :meth:`Plans.fixed`.
 
-        Limits on averages apply to the plan's accuracy and cost, limits for each request to the plan's longest history.
+        Limits on averages apply to the plan's expected accuracy and cost. Limits for each request apply to every sequence
+        of calls that a request may make under the plan.
         """
         fixed = self._fixed(objective)
         allowed = fixed.is_allowed.copy()

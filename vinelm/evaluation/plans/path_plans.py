@@ -108,7 +108,8 @@ class PathPlans(Plans[Decision]):
         """Return at most ``most`` plans, evenly spaced along the frontier of accuracy over cost; see
         :meth:`Plans.frontier`.
 
-        The rows' 90th percentiles of cost and latency assume that every call of the path runs and no server is busy.
+        The 90th percentiles of cost and latency, which the result states for each plan, assume that every call of the
+        path runs and no server is busy.
         """
         nodes = frontier_nodes(self.annotated, "cost")  # thousands in a large trie, so rows are made only for those shown
         return PlanFrontier([self._row(node) for node in thinned(nodes, most)], len(nodes), self._to(nodes[-1]))
@@ -163,7 +164,7 @@ def workflow_level_nodes(annotated: AnnotatedTrie) -> BoolArray:
     among 8 models: 8 of one call, 64 of two and 64 of three.
 
     Returns:
-        A mask of shape (n + 1,) over the nodes of the trie.
+        A mask with one element for each node of the trie, the root first.
     """
     trie = annotated.trie
     uniform = np.ones(len(trie), np.bool_)

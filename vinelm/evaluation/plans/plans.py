@@ -77,8 +77,8 @@ class PlannedPolicy:
 class CarriedPlan(NamedTuple):
     """The accuracy and cost that one trie predicts for a plan made on another trie.
 
-    ``is_same`` says whether planning on the evaluating trie leads to the same plan. ``standard_error`` is that of the
-    accuracy, None if unknown.
+    ``is_same`` says whether the predicting trie, planned for the same objective, leads to this plan, too.
+    ``standard_error`` is that of the accuracy, None if unknown.
     """
 
     accuracy: float
@@ -169,9 +169,9 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def settings(self, plan: Fixed) -> dict[str, Any]:
-        """Return the settings with which a :class:`~vinelm.policies.StaticPolicy` follows a plan.
+        """Return the arguments, by name, with which a :class:`~vinelm.policies.StaticPolicy` follows a plan.
 
-        They are its argument ``path``, or ``models`` and ``length`` if the application chooses between stages.
+        The names are ``path``, or ``models`` and ``length`` if the application chooses between stages.
         """
 
     @abstractmethod

@@ -38,8 +38,9 @@ class VotePolicy:
         return PolicyResult(asked.success[np.arange(len(table)), best], asked.cost_usd.sum(axis=1))
 
     def step(self, seen: Seen) -> Step:
-        """Return the system to call after the rows ``seen``, or the answer to return; see :meth:`StepRule.step`. A failed
-        call ends the request.
+        """Return the system to call after the recorded calls ``seen``, or the answer to return; see :meth:`StepRule.step`.
+
+        A failed call ends the request.
         """
         if seen and seen[-1].failure is not None:
             return Step(None)
@@ -81,8 +82,9 @@ class TwoAgreePolicy:
         return PolicyResult(success, cost)
 
     def step(self, seen: Seen) -> Step:
-        """Return the system to call after the rows ``seen``, or the answer to return; see :meth:`StepRule.step`. A failed
-        call ends the request.
+        """Return the system to call after the recorded calls ``seen``, or the answer to return; see :meth:`StepRule.step`.
+
+        A failed call ends the request.
         """
         if seen and seen[-1].failure is not None:
             return Step(None)

@@ -28,7 +28,10 @@ class SpentOn(NamedTuple):
 
 
 def plan_spending(decision: Decision) -> list[SpentOn]:
-    """Return what a plan is expected to spend on each model in each stage, for a request at its start, in trie order."""
+    """Return what a plan from the start of a request is expected to spend on each pair of a stage and a model.
+
+    The pairs come in the order in which the trie has them.
+    """
     annotated, reached = decision.annotated, decision.reached
     trie, found = annotated.trie, dict[tuple[str, str], list[float]]()
     for node in np.flatnonzero(reached).tolist():

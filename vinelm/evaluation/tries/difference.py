@@ -186,7 +186,7 @@ class TrieDifference:
 
 
 def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference:
-    """Return the differences of two tries of one workflow, path by path, and of their plans under each cost limit.
+    """Compare two tries of one workflow: the estimates for each path, and the most accurate plan under each cost limit.
 
     A path has changed if its difference is too large for two independent estimates with the standard errors of the
     tries. This is a two-sided normal test per path. With the Benjamini-Hochberg procedure over all common paths of a
@@ -300,11 +300,11 @@ def discoveries(p_values: FloatArray, level: float) -> BoolArray:
     """Return which hypotheses the Benjamini-Hochberg procedure rejects.
 
     Args:
-        p_values: One per hypothesis, shape (n,).
+        p_values: The p-value of each hypothesis, shape (hypotheses,).
         level: The false discovery rate, in (0, 1).
 
     Returns:
-        A mask of shape (n,).
+        A mask of the same shape: True for rejected hypotheses.
     """
     order = np.argsort(p_values, kind="stable")
     is_below = p_values[order] <= level * np.arange(1, len(order) + 1) / max(len(order), 1)

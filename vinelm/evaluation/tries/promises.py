@@ -28,9 +28,10 @@ the whole effect.
 def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> SelectionOptimism | None:
     """Return how much too high the predicted accuracies of plans are because the trie merges histories.
 
-    With ``memory=1`` a node stands for all histories with the same last choice, and its rates are means over them. If
-    the order of models matters, a plan reaches the node by only one of these histories, but was chosen for the mean.
-    The excess is measured by evaluating the plans on a trie with ``memory=2``, which is estimated from the same rows.
+    A loop of the template with ``memory=1`` remembers only the last call. So a node stands for all histories (sequences
+    of calls) that end with the same call, and its rates are means over them. A plan reaches the node by only one of these
+    histories, which may do worse than the mean. The excess is measured by evaluating the plans on a trie with
+    ``memory=2``, which is estimated from the same rows.
 
     Args:
         annotated: The estimate.
@@ -55,9 +56,10 @@ def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> S
 def promised_gain(by_kind: AnnotatedTrie, without: AnnotatedTrie) -> float:
     """Return the predicted accuracy of plans by request type minus that of plans without types, as a fraction.
 
-    The result is a mean over plans by type of different costs. Each is compared with the most accurate plan without
-    types at the same predicted cost. If a trie over signals was estimated, its plans are used. Both predictions are
-    corrected for the bias of choosing the best of many plans.
+    The result is a mean over the best plans with types for several budgets. Each of them is compared with the most
+    accurate plan without types that costs no more. Plans without such a counterpart are ignored; the result is 0 if none
+    is left. If a trie over signals was estimated, its plans are used. Both predictions are corrected for the bias of
+    choosing the best of many plans.
 
     Args:
         by_kind: A trie with request types, with its validation report.
