@@ -40,13 +40,13 @@ class LabelQuestion:
 
 
 def next_questions(store: Kept, n: int, who: str = "", *, now_s: float | None = None) -> list[LabelQuestion]:
-    """Return the next questions that the proof needs, and reserve them for this person for five minutes.
+    """Return the next open questions, and reserve them for this person for five minutes.
 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.
         n: The maximum number of questions to return.
-        who: The person's name. Questions that this person has answered are not given again. Questions that others have
-            answered come last; the mean over people counts.
+        who: The person's name. Questions that this person has answered are not given again. Questions that others have answered
+            come last; several people's answers to one question are averaged.
         now_s: The current time in seconds since 1970; None takes the clock.
     """
     now_s = time.time() if now_s is None else now_s

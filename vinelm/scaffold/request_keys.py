@@ -206,7 +206,8 @@ def _inside(fields: Mapping[str, Fields], columns: Sequence[str]) -> _Inside | N
 def _answer(keys: Sequence[str], labels: Sequence[str]) -> str | None:
     """Return the key of the state that holds the answer, according to its name; None if no key has such a name.
 
-    First come keys named like a label, then the only key that contains a label's name, then typical names.
+    A key with the name of a label is preferred. Next comes a key whose name contains a label's name, if it is the only one;
+    then a key with a typical name.
     """
     alike = [key for key in keys if any(f"_{label}_" in f"_{key}_" for label in labels)]
     wanted = (*labels, *(alike if len(alike) == 1 else ()), *_ANSWERED, MESSAGES)

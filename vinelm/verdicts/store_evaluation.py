@@ -237,8 +237,9 @@ class _Subject:
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:
-    """Return an evaluation for each cost budget of a sweep. Their intervals are wide enough to hold for all budgets
-    together.
+    """Return one evaluation for each of the cost budgets at which policies were tested.
+
+    The intervals are wide enough to hold for all budgets together.
 
     Args:
         found: The evaluation of the whole sweep.

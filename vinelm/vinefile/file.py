@@ -80,9 +80,9 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
         annotated: The trie. The same trie gives the same bytes.
 
     Raises:
-        TrieFileError: The file cannot be written, ``path`` is not a regular file, or ``meta`` is not plain JSON. Or the
-            trie is a trie of signals, which can only be saved as the ``signals`` of its trie of paths. Or its ``signals``
-            were changed to return only last answers.
+        TrieFileError: The file cannot be written, ``path`` is not a regular file, or ``meta`` is not plain JSON. Or the trie is
+            a trie of signals, which can only be saved as the ``signals`` of its trie of paths. Or its ``signals`` are for
+            graphs that can only return the last answer (:meth:`SignalTrie.returning_last`).
     """
     path = Path(path)
     if isinstance(annotated, SignalTrie):

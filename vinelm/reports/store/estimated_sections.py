@@ -72,10 +72,10 @@ def interval_of(value: float, standard_error: float | None) -> Interval:
 
 
 def estimated_frontiers(plans: Plans[Any], bound: Bound) -> tuple[PolicyFrontier, ...]:
-    """Return the estimated frontiers of three policies over the same caps: VineLM, the best fixed plan and the best single
-    model.
+    """Return the frontiers of three policies: VineLM, the best fixed plan and the best single model.
 
-    ``bound`` is the limit of the objective that is capped: mean cost or latency.
+    A frontier has a policy's best plan under each of several caps, with estimated figures; the caps are the same for all three.
+    ``bound`` says what is capped: the mean cost or the latency.
     """
     found = plans.frontier_range()
     ends = (found.cheapest_usd, found.dearest_usd) if bound == "max_cost_usd" else (found.fastest_s, found.slowest_s)
