@@ -1,4 +1,4 @@
-"""The scorer of an application whose requests have no labels, or labels for some requests only."""
+"""A scorer for applications in which no request has a label, or only some requests have one."""
 
 from __future__ import annotations
 

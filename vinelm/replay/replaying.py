@@ -453,11 +453,10 @@ class ReplayRun:
     def study(
         self, bill: StepBill, month_usd: float | None, units: list[ReplayUnit] | None = None, *, is_stream: bool = False
     ) -> StepRun:
-        """Return a step with its sampled calls (``units``, or all stored ones), the cheaper models to ask, and the plans
-        over these models.
+        """Return a step with its sampled calls, the cheaper models to ask, and the plans over these models.
 
-        ``bill`` has the step's costs, ``month_usd`` the dollars per month, None if unknown; ``is_stream``: see
-        :class:`StepRun`.
+        ``bill`` has the step's costs. ``month_usd`` is its cost in dollars per month; None if unknown. ``units`` are its
+        sampled calls; None takes all stored ones. ``is_stream``: see :class:`StepRun`.
         """
         units = self.kept.of_step(bill.key) if units is None else units
         today = sum(unit.cost_usd for unit in units)

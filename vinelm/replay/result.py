@@ -150,8 +150,8 @@ class ReplayResult:
         attempt: The number of the attempt on these requests; the attempts share the error probability.
         is_simulated: Whether models are simulated.
         lines: The lines that were printed before anything was sent.
-        any_differs: (number of requests in which the plan of at least one switched step differs from the recorded
-            answer, number of requests that all of these plans answered).
+        any_differs: (number of requests in which some switched step's plan differs from the recorded answer, number of
+            requests). Both count only requests that the plans of all switched steps have answered.
     """
 
     steps: Sequence[StepResult]

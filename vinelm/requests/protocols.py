@@ -106,8 +106,8 @@ class CallContext:
         on_gate: called with True when an attempt begins to wait for rate limits, and with False when it is sent; if a replica
             group serves it, the second argument then names the replica's engine. None without a listener. Backends without rate
             limits do not call it.
-        on_over: called when an attempt ends, before a waiting call may start in its place, with the fraction of its prompt that
-            was cached, in [0, 1], or None if unknown; None without a listener. Must not raise.
+        on_over: called when an attempt ends, before a waiting call may start in its place. The argument is the fraction of the
+            prompt that was cached, in [0, 1]; None if unknown. ``on_over`` is None without a listener. Must not raise.
         priority: the call's priority among calls waiting for rate limits; finite, higher goes first. Its ``float()``
             may change while the call waits. Its attribute ``engine``, if any, names the preferred replica; None means
             no preference.

@@ -189,7 +189,7 @@ def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
 
 
 def sources(module: ModuleType, root: Path) -> Iterator[str]:
-    """Yield the source of ``module`` and of each imported module of the application, whose files are below ``root``."""
+    """Yield the source of ``module`` and of all other imported modules whose files are below ``root``."""
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
         yield _readable(Path(one.__file__ or "")) or ""
 

@@ -39,8 +39,8 @@ class RequestKeys:
         field: The field of the structured response that is the answer; None if the answer is not such a response.
         fields: If inputs are dicts or objects: the name of the field that a column fills, keyed by column.
         lists: The input keys whose value is a list of such dicts or objects.
-        missing: The fields of such inputs that the code reads but no column provides, as texts such as ``model of task``
-            (the field ``model`` of the key ``task``).
+        missing: The fields of these dicts or objects that the code reads but no column provides. ``model of task`` means the
+            field ``model`` of the key ``task``.
         is_read: Whether it is known which key or field holds the answer; otherwise ``answer`` and ``field`` are the most
             likely.
     """

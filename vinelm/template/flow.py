@@ -1,6 +1,6 @@
 """The automaton of a template: which stages may come next after each sequence of stages.
 
-A position may stand for several places in the template's steps (the subset construction): two branches that begin with the same
+A position may stand for several places in the template's steps (the subset construction). Two branches that begin with the same
 stage share a position until their stages differ. Loops count their turns, so the automaton has no cycle.
 """
 

@@ -145,7 +145,7 @@ class Template:
 
     @cached_property
     def per_node(self) -> frozenset[str]:
-        """The names of the stages in which one choice of model holds for all calls of an execution of the node."""
+        """The names of the stages that choose one model for each execution of their node, however many calls it makes."""
         return frozenset(stage.name for stage in self.stages if stage.per_node)
 
     @cached_property
@@ -191,8 +191,8 @@ class Template:
     def invocations(self) -> tuple[Stage, ...]:
         """The stages of a linear template with loops unrolled: item k is the stage of invocation k, counted from 0.
 
-        If the template ends with a loop, the loop's last turn ends at its last answerable stage, since later stages would
-        only lead to another turn. Raises :class:`TemplateError` if the template is not linear.
+        If the template ends with a loop, the last turn ends at its last answerable stage. Later stages would only lead to
+        another turn. Raises :class:`TemplateError` if the template is not linear.
         """
         if not self.certain_stages:
             raise TemplateError("the template branches: its requests do not run the same stages")

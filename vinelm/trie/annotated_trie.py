@@ -281,7 +281,10 @@ class AnnotatedTrie:
         return (self, *((self.signals,) if self.signals else ()))
 
     def judged(self, found: Verdict | None) -> AnnotatedTrie:
-        """Return a copy of the trie, and of its trie of signals, with the verdict ``found``; None removes the verdict."""
+        """Return a copy of the trie with the verdict ``found``; None removes the verdict.
+
+        Its trie of signals, if there is one, gets the same verdict.
+        """
         return replace(self, verdict=found, signals=self.signals and replace(self.signals, verdict=found))
 
     def within(self, tried: BoolArray) -> AnnotatedTrie:
@@ -329,21 +332,26 @@ class AnnotatedTrie:
 
     @cached_property
     def accuracy(self) -> FloatArray:
-        """A(u) = sum over proper ancestors of reach_j b_j, plus reach_u a_u: the expected accuracy of the plan that runs
-        the path to node u and ends there.
+        """For each node, the expected accuracy of the plan that runs the node's path and ends there.
+
+        It is the sum of ``reach * stop_success`` over the node's ancestors, plus ``reach * success`` at the node.
         """
         ended = self.trie.accumulate(self.reach * self.stop_success) - self.reach * self.stop_success
         return _read_only(ended + self.reach * self.success)
 
     @cached_property
     def path_cost_usd(self) -> FloatArray:
-        """C(u) = sum of reach_j c_j from the root to u: expected dollars of the path to node u, less what early stops save."""
+        """For each node, the expected dollars of running its path, less what requests save that stop early.
+
+        It is the sum of ``reach * cost_usd`` along the path.
+        """
         return _read_only(self.trie.accumulate(self.reach * self.cost_usd))
 
     @cached_property
     def path_latency_s(self) -> FloatArray:
-        """T(u) = sum of t_j from the root to u: expected seconds of running the whole path to node u, without early stops
-        (§3.3).
+        """For each node, the expected seconds of running its whole path, without early stops (VineLM paper §3.3).
+
+        It is the sum of ``latency_s`` along the path.
         """
         return _read_only(self.trie.accumulate(self.latency_s))
 
@@ -354,8 +362,9 @@ class AnnotatedTrie:
 
     @cached_property
     def full_cost_usd(self) -> FloatArray:
-        """K(u) = sum of c_j from the root to u: expected dollars of running the whole path to node u, without early stops;
-        used for budgets per request.
+        """For each node, the expected dollars of running its whole path, without early stops; used for budgets per request.
+
+        It is the sum of ``cost_usd`` along the path.
         """
         return _read_only(self.trie.accumulate(self.cost_usd))
 
@@ -561,7 +570,7 @@ _SHOWN_PATHS = 10
 class TrieReading(ABC):
     """The figures of a trie that reports show, such as the accuracy and cost of each node.
 
-    There are subclasses for tries in which a plan ends at one node, tries in which a plan may end at several nodes, and
+    There are three subclasses: for tries in which a plan ends at one node, for tries in which it may end at several, and for
     merged tries.
     """
 

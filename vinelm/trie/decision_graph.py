@@ -74,8 +74,9 @@ class DecisionGraph:
 
     - ``nodes``: the trie's node at each position. ``levels``: where each level begins, and the number of positions at the
       end.
-    - ``first_group``, ``first_edge``: the index of each position's first group and of each group's first edge, with the
-      number of all groups or edges as last item. ``source``, ``stage``: of each group. ``target``, ``model``: of each edge.
+    - ``first_group``: the index of each position's first group; the last item is the number of groups. ``first_edge``: the
+      index of each group's first edge; the last item is the number of edges. ``source``, ``stage``: of each group. ``target``,
+      ``model``: of each edge.
     - ``arm``: P(the group's stage comes next | its source is reached). ``right``: P(the group's stage comes next and the
       answer so far is correct | its source is reached).
     - ``ended_right``: P(the workflow ends at the position with a correct answer | it is reached). ``lost``: P(the workflow

@@ -189,7 +189,7 @@ class _Segments:
         return cls(owner, tuple(memory), column, max(widths))
 
     def extended(self, window: Ints, loop: int, choice: Ints) -> Ints:
-        """Return the remembered choices of several histories after one more choice of each in the loop.
+        """Return what is remembered of several histories after each of them has made one more choice in the same loop.
 
         Args:
             window: The remembered choices or their counts, shape (histories, width).

@@ -170,8 +170,10 @@ class Outcomes:
 
 
 def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np.int64]:
-    """Return, for each edge of a trie of signals, the index of the edge with the same stages and models in the trie of
-    paths.
+    """Return, for each edge of a trie of signals, the index of the corresponding edge in the trie of paths.
+
+    Both edges end the same sequence of stages and models. The branches of a trie of signals also tell outcomes apart, so
+    several of its edges may correspond to one edge.
 
     Args:
         trie: The trie of signals, whose branches are outcomes.

@@ -427,9 +427,10 @@ class MergedTrie(SharedNodes, Trie):
         return cls(stages=tuple(stage.name for stage in template.stages), models=template.models, **arrays)
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """Return an index for each stage that may follow the node, as :meth:`Trie.arm_items_after` does.
+        """Return, for each stage that may follow the node, an index of that branch's value in arrays such as ``arm``.
 
-        It is the index of any edge of the branch, since all edges of a branch have equal values.
+        In a merged trie these arrays have a value for each edge. All edges of a branch have equal values; the index is that of
+        one of them.
         """
         edges = range(self.first_edge[node], self.first_edge[node + 1])
         return {self.stages[self.stage[self.target[edge]]]: edge for edge in edges}

@@ -315,8 +315,9 @@ class Verdict:
 
     @cached_property
     def _decided(self) -> tuple[Advice, ComparedPlan | None, float]:
-        """A tuple: the advice, the plan that it is about (None if there is too little data), and the share of the requests
-        that this plan should serve.
+        """(Advice, plan that the advice is about, share of the requests that this plan should serve).
+
+        The plan is None if there is too little data.
         """
         if self.why_not:
             return "not enough data", None, 0.0
@@ -389,8 +390,8 @@ class Verdict:
     def _share(self, plan: ComparedPlan, low: float, most: float) -> float:
         """Return the largest share of requests that the plan may serve without losing more than allowed; at most ``most``.
 
-        ``low`` is the lower end of the plan's gain. The result is 0 if the share would be below :data:`LEAST_SHARE`, ``low`` is
-        not negative, no saving is proven, or the expected loss is not allowed.
+        ``low`` is the lower end of the plan's gain. The result is 0 if the share would be below :data:`LEAST_SHARE`. It is also
+        0 if ``low`` is not negative, no saving is proven, or the expected loss is larger than allowed.
         """
         if not (plan.is_saving and plan.gain > -self.max_loss and low < 0.0):
             return 0.0

@@ -308,8 +308,8 @@ def _bought(
 ) -> tuple[Verdict | None, bool]:
     """Call :func:`_buy` with these arguments and return its result.
 
-    If a request takes more turns of a loop than the template allows, write a template with more turns to the workflow file
-    and try again.
+    If a request takes more turns of a loop than the template allows, raise the number of turns in the workflow file and try
+    again.
     """
     while True:
         open_turns = asks_for_turns(Path(WORKFLOW_FILE))

@@ -1,10 +1,10 @@
 """The ``.vine`` file: an annotated trie as a ZIP of stored ``.npy`` arrays and one ``manifest.json``. No pickle.
 
-Each array is a member ``NAME.npy`` whose bytes are not compressed and start at a multiple of 64, so that the file can be
-mapped into memory; any ZIP tool and ``numpy.load`` can read it. The manifest holds the format version, the stages and
-models of the trie, the template, the catalog with its prices and their dates, and ``meta`` (provenance). Loading verifies
-the checksum of every member. Of the catalog, only models, prices and engines are read. Anybody may have written the file,
-so it must not decide where calls are sent.
+Each array is a member ``NAME.npy``, which any ZIP tool and ``numpy.load`` can read. Its bytes are not compressed and start at a
+multiple of 64, so that the file can be mapped into memory. The manifest holds the format version, the stages and models of the
+trie, the template, the catalog with its prices and their dates, and ``meta`` (provenance). Loading verifies the checksum of
+every member. Of the catalog, only models, prices and engines are read. Anybody may have written the file, so it must not decide
+where calls are sent.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
 
     Args:
         path: The ``.vine`` file.
-        mmap: True copies a file of 64 MB or more to a temporary file without a name, which is mapped into memory and needs
-            space in the folder for temporary files; smaller files are read into memory. False always reads into memory.
+        mmap: True copies a file of 64 MB or more to a temporary file without a name and maps this copy into memory. The copy
+            needs space in the folder for temporary files. Smaller files are read into memory. False always reads into memory.
             ``"file"`` maps the file itself, whatever its size, so that all processes share one copy of its arrays in memory.
             Then replace it only by another file, as :func:`save_trie` does: writing into it would crash these processes.
 

@@ -202,8 +202,9 @@ def _share(value: float, width: float | None) -> str:
 
 
 def stage_table(annotated: AnnotatedTrie) -> Table:
-    """Return a table with a row for each depth (number of calls) and stage of the trie: the numbers of nodes, of nodes with
-    recorded results, and of recorded results.
+    """Return a table with a row for each depth (number of calls) and stage of the trie.
+
+    A row has three numbers: all nodes, nodes with recorded results, and recorded results.
     """
     rows, trie = [], annotated.trie
     for depth, level in enumerate(trie.levels[1:], start=1):
