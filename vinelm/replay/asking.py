@@ -233,8 +233,7 @@ class NodeCaller:
     def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
         """Make the model call of a job, and return the answer with its cost in dollars.
 
-        If an attempt may cost more than the dollars left from those reserved for the job, ``top_up`` is called first to
-        request more.
+        If an attempt may cost more than is left of the money reserved for the job, ``top_up`` is called first to request more.
         """
         budget = UnitBudget(job.upper_usd, top_up)
         try:

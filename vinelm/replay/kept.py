@@ -182,8 +182,8 @@ class Sample:
     def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
         """Return the requests of a step that are used, as pairs (number by which the requests are ordered, request).
 
-        The first draw kept a request with a probability that rises with the number of calls that it represents. This second
-        draw makes each request as frequent as its weight requires. With ``even_days``, each day has the same total weight.
+        The sample has kept a request with a probability that rises with the number of calls that it represents. A second draw
+        here makes each request as frequent as its weight requires. With ``even_days``, each day has the same total weight.
         """
         kept, nearest = self._kept[step], self._nearest.get(step, math.inf)
         chances = [min(1.0, one.stands_for * nearest) for one in kept.values()]

@@ -141,8 +141,8 @@ def scores(store: Kept) -> dict[tuple[int, str], tuple[int, float | None]]:
     """Return (number of the question, difference) for each labelled answer, keyed by (number of the sampled call,
     model).
 
-    The difference is the score of the model's answer minus that of the recorded answer, in [-1, 1]. It is the mean over
-    people of each person's last answer; None if everybody skipped the question.
+    The difference is the score of the model's answer minus that of the recorded answer, in [-1, 1]. If several people have
+    answered, their last answers are averaged. None if everybody skipped the question.
     """
     return {
         key: (one.question, None if one.today is None or one.other is None else one.other - one.today)

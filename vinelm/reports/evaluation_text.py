@@ -177,8 +177,7 @@ def _kinds(found: Evaluation) -> list[str]:
 
 
 def _by_the_model(one: JudgedPolicy) -> tuple[str, str, str]:
-    """Return (accuracy, a note instead of its interval, cost) as texts, for a policy that the recorded results do not
-    suffice to test.
+    """Return (accuracy, a note in place of its interval, cost) as texts, for a policy with too few recorded results for a test.
 
     Both figures are predictions of the statistical model.
     """

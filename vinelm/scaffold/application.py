@@ -361,8 +361,9 @@ def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str,
 
 
 def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, Fields]:
-    """Return the fields of those input keys whose values are dicts or objects of the application, or lists of them, keyed
-    by the input key.
+    """Return the fields of input values that are dicts, objects of the application or lists of these objects.
+
+    The result is keyed by the input key; input keys with other values are left out.
     """
     hints = _hints(graph)
     runnables = [spec.runnable for spec in graph.builder.nodes.values()]

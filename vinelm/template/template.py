@@ -231,9 +231,7 @@ class Template:
 
     @cached_property
     def joint_invocations(self) -> frozenset[int]:
-        """The numbers, from 0, of those invocations that run at the same time as the invocation before them; for a linear
-        template.
-        """
+        """For a linear template: the numbers, from 0, of the invocations that run at the same time as the one before them."""
         if not any(isinstance(step, Parallel) for step in walk(self.steps)):
             return frozenset()
         return frozenset(k for k, position in enumerate(self.flow.positions) if position.is_joint)
