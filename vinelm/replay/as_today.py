@@ -1,4 +1,4 @@
-"""The scorer of an application whose requests have no labels, or labels for some requests only."""
+"""A scorer for applications in which no request has a label, or only some requests have one."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def as_today(
             compares characters.
         database: A SQLite file on which SQL is executed: queries with the same rows are the same.
         ignore: Fields of structured answers that are not compared.
-        audit: Share of equal answers that people are asked about, as an audit. None means 0, or 0.2 if equal answers may have
-            different scores.
+        audit: Share of equal answers that people are asked about, to check whether they really score alike. None: 0.2 if equal
+            answers may have different scores, otherwise 0.
 
     Raises:
         WorkflowError: Only one of ``score`` and ``labels`` is given.

@@ -81,7 +81,7 @@ class AsIs:
 
     @classmethod
     def of(cls, prompt: Mapping[str, Any], entry: Model) -> AsIs:
-        """Return the recorded prompt in the form in which it is sent to the model of the catalog entry ``entry``.
+        """Convert a recorded prompt to the form in which the model of the catalog entry ``entry`` accepts it.
 
         Raises:
             ConfigError: No chat model accepts the prompt (code :data:`~vinelm.errors.UNSUPPORTED_CALL`).
@@ -136,8 +136,7 @@ class ReplayedCall:
     """One model call to be made, by this process or on a node of a cluster.
 
     Attributes:
-        unit_id, step, request: The number of the sampled call that this call repeats, the key of its step, and the name
-            of its request.
+        unit_id, step, request: The sampled call whose prompt is sent: its number, its step's key, and its request's name.
         name: The name under which the answer is stored: the model's name, or the name of a judge's verdict.
         model: The catalog entry to call.
         prompt: The prompt, in the form in which recorded prompts are stored.
@@ -234,8 +233,7 @@ class NodeCaller:
     def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
         """Make the model call of a job, and return the answer with its cost in dollars.
 
-        If an attempt may cost more than the dollars left from those reserved for the job, ``top_up`` is called first to
-        request more.
+        If an attempt may cost more than is left of the money reserved for the job, ``top_up`` is called first to request more.
         """
         budget = UnitBudget(job.upper_usd, top_up)
         try:
@@ -251,8 +249,8 @@ class NodeCaller:
 class Asker:
     """Asks models for missing answers, several at a time, until the budget refuses a call.
 
-    Each call's maximum cost is stored durably before the call, and its answer in one transaction with its cost. So no
-    paid call is made again, even after the process was killed.
+    Each call's maximum cost is stored durably before the call, and its answer in one transaction with its cost. So no call is
+    paid for twice, even if the process is killed in between.
 
     Attributes:
         is_exhausted: Whether the budget has refused a call, so that no more calls are made.
@@ -264,7 +262,7 @@ class Asker:
         budget_usd: The maximum cost of all calls of the store, including calls of earlier runs.
         workers: Maximum number of calls at the same time; calls in batches do not count.
         backends: The backend of each provider, keyed by provider; None creates those of the catalog.
-        times: How long to wait for the providers' batches, in which calls are made; None makes each call directly.
+        times: If calls are made in batches of the providers: how long to wait for a batch. None makes each call directly.
         is_waiting: Whether :meth:`ask` waits for batches. Otherwise it submits calls and returns, :meth:`take_in`
             collects the answers that have arrived, and models without batches are called directly.
         hosts: Makes the calls on the nodes of a cluster; None makes them in this process.
@@ -366,16 +364,15 @@ class Asker:
     def refused(self, model: str) -> list[str]:
         """Return the names of the recorded settings, such as ``temperature``, that a model has rejected in this process.
 
-        Later calls of this model omit these settings, as a service would.
+        Later calls of this model omit these settings.
         """
         inner = getattr(self._models.backend_of(model), "inner", None)
         return sorted(inner(self._catalog[model]).refused) if inner is not None else []
 
     def is_known(self, unit: ReplayUnit, name: str) -> bool:
-        """Return whether the answer or failure called ``name`` is stored for a sampled call, so that no model has to be
-        asked.
+        """Return whether an answer or failure is stored for a sampled call under ``name``, so that no model has to be asked.
 
-        ``name`` is a model, or the name of a judge's verdict.
+        ``name`` is a model's name, or the name of a judge's verdict.
         """
         return (unit.unit_id, name) in self._kept.answers or (unit.unit_id, name) in self._missed
 
@@ -504,7 +501,7 @@ class Asker:
         """Make the call whose answer is stored under ``name``, and store the answer; return False if the budget refused the
         call.
 
-        ``name`` is a model, or the name of a judge's verdict.
+        ``name`` is a model's name, or the name of a judge's verdict.
         """
         call = self._call_of(unit, name)
         self._calls.pop((unit.unit_id, name), None)

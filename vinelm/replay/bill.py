@@ -150,8 +150,9 @@ class StepBill:
     seen: Distinct = field(default_factory=lambda: Distinct(2048))
 
     def add(self, call: LoggedCall) -> tuple[float | None, bool]:
-        """Add a call to the totals. Return the cost of all calls that it represents (None if unknown), and whether its
-        answer is short or structured.
+        """Add a recorded call to the totals. Return its cost, and whether its answer is short or structured.
+
+        The cost counts once for each call that the recorded call represents; None if it is unknown.
         """
         times = call.stands_for
         self.calls += 1
@@ -211,7 +212,7 @@ class Bill:
 
     @property
     def stand_for(self) -> float:
-        """Number of calls that the recorded calls represent; higher if only a part was recorded."""
+        """Number of calls that the recorded calls represent; more than were recorded if only a part was recorded."""
         return sum(step.stand_for for step in self.steps)
 
     @property
@@ -227,7 +228,7 @@ class Bill:
         return (self.ended_at - self.started_at) / _DAY_S
 
     def a_month(self, dollars: float) -> float | None:
-        """Convert dollars spent in the trace to dollars per 30 days; None if the trace spans less than a day."""
+        """Convert a cost within the recorded period to dollars per 30 days; None if the trace spans less than a day."""
         span = self.span_days
         return dollars * MONTH_DAYS / span if span is not None and span >= LEAST_DAYS else None
 
@@ -313,7 +314,10 @@ def bill_of(
 
 
 def summed(calls: Iterable[LoggedCall], reading: TraceReading) -> Bill:
-    """Return the bill of recorded calls. ``reading`` has the counts of what was read, and becomes :attr:`Bill.reading`."""
+    """Add up the costs, tokens and durations of recorded calls for each step, and return them as a :class:`Bill`.
+
+    ``reading`` has the counts of what was read, and becomes :attr:`Bill.reading`.
+    """
     steps: dict[str, StepBill] = {}
     requests, days, unpriced = Distinct(16_384), set[int](), Counter[str]()
     times: tuple[float, float] | None = None

@@ -20,14 +20,14 @@ LATE = 0.1
 
 
 def whole(units: Sequence[ReplayUnit], count: int) -> int:
-    """Return the smallest n >= ``count`` such that the first n sampled calls end with a complete conversation."""
+    """Return the smallest n >= ``count`` such that no conversation has calls among the first n and calls after them."""
     while 0 < count < len(units) and units[count].cluster == units[count - 1].cluster:
         count += 1
     return count
 
 
 def largest(units: Sequence[ReplayUnit]) -> int:
-    """Return how many sampled calls of one conversation are used at most.
+    """Return the maximum number of sampled calls that are used of any one conversation.
 
     It is the smallest limit that keeps at least 95 % of all calls, but never above :data:`MOST_TOGETHER`.
     """
@@ -47,16 +47,17 @@ def cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
 
 
 def prompts_of(cluster: str) -> str:
-    """Return the part of a conversation's name before the first blank: a digest, equal for calls with equal prompts.
+    """Return the digest at the beginning of a conversation's name ``cluster``; calls with equal prompts have equal digests.
 
-    ``cluster`` is the name. In a stream, the rest of the name tells apart conversations that begin at different times.
+    In a stream, a blank and a number follow, which tell apart conversations that begin at different times.
     """
     return cluster.partition(" ")[0]
 
 
 def began(unit: ReplayUnit) -> int:
-    """Return the number of the sampled call that began the conversation of ``unit``; it is the part of ``unit.cluster``
-    after the blank.
+    """Return the number of the first sampled call in the conversation of ``unit``.
+
+    The conversation's name, ``unit.cluster``, ends with this number.
     """
     return int(unit.cluster.partition(" ")[2])
 
@@ -82,7 +83,7 @@ class Conversations:
         """The number of the last unit that was added."""
 
     def add(self, unit: ReplayUnit, prompt: Callable[[], Mapping[str, Any]]) -> ReplayUnit:
-        """Add the next sampled call of the stream, and return it with the conversation's name as its ``cluster``.
+        """Add the next sampled call of the stream. Return it with ``cluster`` set to the name of its conversation.
 
         The name is a digest, a blank, and the number of the conversation's first call. ``prompt`` returns the prompt of the
         call, and is called only if the prompt is needed.
@@ -100,8 +101,8 @@ class Conversations:
     def over(self, now_s: float) -> list[ReplayUnit]:
         """Return all sampled calls of finished conversations, in the order in which the conversations began.
 
-        The calls of one conversation are in a random order. An open conversation delays all that began after it, since
-        otherwise short conversations would come first. ``now_s`` is the time in seconds since 1970.
+        The calls of one conversation are in a random order. Conversations that began after an open one are held back; otherwise
+        short conversations would overtake long ones. ``now_s`` is the time in seconds since 1970.
         """
         while self._ended < len(self._units):
             units = self._units[self._ended]

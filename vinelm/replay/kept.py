@@ -80,9 +80,8 @@ class ReplayUnit:
 class _Sampled(NamedTuple):
     """The call that represents a request in a step, as a row of the store, and what is known about the request.
 
-    The call is drawn from the step's ``calls`` calls in the request: it has the smallest random ``number``. It
-    represents ``stands_for`` calls if only a part was recorded. ``day`` is its UTC day, in days since 1970, None if
-    unknown.
+    The call is drawn from the step's ``calls`` calls in the request: it has the smallest random ``number``. It represents
+    ``stands_for`` calls if only a part was recorded. ``day`` is the UTC day of the call, in days since 1970; None if unknown.
     """
 
     number: int
@@ -183,8 +182,8 @@ class Sample:
     def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
         """Return the requests of a step that are used, as pairs (number by which the requests are ordered, request).
 
-        The first draw kept a request with a probability that rises with the number of calls that it represents. This second
-        draw makes each request as frequent as its weight requires. With ``even_days``, each day has the same total weight.
+        The sample has kept a request with a probability that rises with the number of calls that it represents. A second draw
+        here makes each request as frequent as its weight requires. With ``even_days``, each day has the same total weight.
         """
         kept, nearest = self._kept[step], self._nearest.get(step, math.inf)
         chances = [min(1.0, one.stands_for * nearest) for one in kept.values()]
@@ -205,8 +204,9 @@ class Sample:
         return used
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the sampled calls as rows of the store, step by step, in a random order that keeps the calls of a group
-        (``cluster``) together.
+        """Yield the sampled calls as rows of the store, all calls of one step before those of the next.
+
+        Within a step, the order is random, but the calls of a group (``cluster``) stay together.
         """
         number = 0
         for used in self._used.values():
@@ -230,8 +230,8 @@ def _day_of(call: LoggedCall) -> int | None:
 class Links:
     """Recognizes prompts that continue an earlier prompt, as the turns of a chat do. Shorter prompts must be given first.
 
-    If several requests have the same earlier prompt, no prompt counts as its continuation: they may only begin with the
-    same words.
+    If several requests have the same earlier prompt, no prompt counts as its continuation, since unrelated requests may begin
+    with the same words.
     """
 
     def __init__(self) -> None:
@@ -244,11 +244,10 @@ class Links:
         self._seen[cluster] += 1
 
     def cluster_of(self, cluster: str, text: str) -> str:
-        """Return the name of a request's group: that of the earlier prompt which the request's prompt continues, otherwise
-        ``cluster``.
+        """Return the name of a request's group. A request whose prompt continues an earlier prompt joins that prompt's group.
 
-        If ``cluster`` names a conversation of the trace, it is returned unchanged. :meth:`count` must have counted the
-        request before. ``text`` is the request's prompt as JSON.
+        All other requests keep ``cluster``, also if ``cluster`` names a conversation of the trace. :meth:`count` must have
+        counted the request before. ``text`` is the request's prompt as JSON.
         """
         if cluster != _digest(text):  # it names its conversation
             return cluster
@@ -266,7 +265,7 @@ class Links:
 
 
 def link(rows: Iterable[dict[str, Any]]) -> None:
-    """Set the ``cluster`` of each row, in place, to that of the earlier prompt that the row's prompt continues.
+    """Put each row into the group of the earlier prompt that its prompt continues, by changing its ``cluster`` in place.
 
     Rows that name a conversation of the trace keep their ``cluster``, and so do rows whose prompt continues no other.
     """
@@ -316,8 +315,8 @@ class Kept:
         store: The underlying store, in which the ledger keeps costs.
         rows: The tables of sampled calls, questions and labels.
         units: The sampled calls, keyed by number, in order.
-        answers: The answers or failures, with cost and latency, keyed by (number of the sampled call, model or name of
-            a verdict).
+        answers: The answers or failures, with cost and latency, keyed by (number of the sampled call, model or name of a
+            judge's verdict).
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -372,9 +371,9 @@ class Kept:
         return None if found is None or found.answer is None else _message(found.answer)[0]
 
     def served(self, unit: ReplayUnit, model: str) -> tuple[float, float | None]:
-        """Return (dollars, seconds) that a model's recorded call would take in service; (0, 0) if the model was not asked.
+        """Return (dollars, seconds) of a model's stored call, as the call would cost in a service; (0, 0) if there is none.
 
-        For a call made in a batch, the dollars are those at the ordinary price, and the seconds are None.
+        If the call was made in a batch, the dollars are those at the ordinary price, and the seconds are None.
         """
         found = self.answers.get((unit.unit_id, model))
         if found is None:
@@ -394,8 +393,9 @@ def _message(text: str) -> tuple[Message, float | None]:
 
 
 def key_of(unit_id: int, model: str) -> str:
-    """Return the key under which an answer is stored: the number of the sampled call, a blank, and the model or name of
-    a verdict.
+    """Return the key under which an answer is stored: the sampled call's number, a blank, and ``model``.
+
+    ``model`` is the name of a model, or of a judge's verdict.
     """
     return f"{unit_id} {model}"
 

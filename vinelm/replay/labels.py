@@ -40,13 +40,13 @@ class LabelQuestion:
 
 
 def next_questions(store: Kept, n: int, who: str = "", *, now_s: float | None = None) -> list[LabelQuestion]:
-    """Return the next questions that the proof needs, and reserve them for this person for five minutes.
+    """Return the next open questions, and reserve them for this person for five minutes.
 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.
         n: The maximum number of questions to return.
-        who: The person's name. Questions that this person has answered are not given again. Questions that others have
-            answered come last; the mean over people counts.
+        who: The person's name. Questions that this person has answered are not given again. Questions that others have answered
+            come last; several people's answers to one question are averaged.
         now_s: The current time in seconds since 1970; None takes the clock.
     """
     now_s = time.time() if now_s is None else now_s
@@ -141,8 +141,8 @@ def scores(store: Kept) -> dict[tuple[int, str], tuple[int, float | None]]:
     """Return (number of the question, difference) for each labelled answer, keyed by (number of the sampled call,
     model).
 
-    The difference is the score of the model's answer minus that of the recorded answer, in [-1, 1]. It is the mean over
-    people of each person's last answer; None if everybody skipped the question.
+    The difference is the score of the model's answer minus that of the recorded answer, in [-1, 1]. If several people have
+    answered, their last answers are averaged. None if everybody skipped the question.
     """
     return {
         key: (one.question, None if one.today is None or one.other is None else one.other - one.today)

@@ -115,10 +115,10 @@ def all_plans(models: Sequence[str], *, with_check: bool) -> Iterator[AnswerPlan
 
 
 class Follower:
-    """Follows plans over recorded answers.
+    """Computes, from stored answers of models, which answer a plan gives to a sampled call.
 
     Args:
-        kept: The recorded answers.
+        kept: The store with the models' answers.
         same: Compares two answers.
         check: ``check(messages, answer)``: whether the application would accept an answer (``content``, ``tool_calls``) to a
             prompt without a person's help; None without a check.
@@ -130,8 +130,7 @@ class Follower:
         self._passed: dict[tuple[int, str], bool] = {}
 
     def follow(self, plan: AnswerPlan, unit: ReplayUnit, failed: Callable[[ReplayUnit, str], bool]) -> PlanAnswer | str:
-        """Return a plan's answer to a sampled call; or the name of the model that must be asked first, if its answer is
-        not stored.
+        """Return a plan's answer to a sampled call. If an answer that the plan needs is not stored, return its model's name.
 
         A failed call counts as no answer, as in a service: the next model or today's model answers instead.
 
@@ -194,8 +193,8 @@ class PlanComparison:
     """A plan compared with today's model on sampled calls that the plan has answered.
 
     Attributes:
-        saved: Share of the current cost that the plan saves. Each sampled call counts as often as its step was called
-            in the request.
+        saved: Share of the current cost that the plan saves. A sampled call counts once for each call that its step made in the
+            request.
         differing: Number of sampled calls on which the plan's answer differs from today's.
         seen: Number of compared sampled calls.
         followed: Number of sampled calls for which the plan falls back to today's model.
@@ -217,8 +216,9 @@ class PlanComparison:
         return bool(than and self.latency_s and self.today_s and self.latency_s > than * self.today_s)
 
     def facts(self, name: str) -> PlanFacts:
-        """Return the saving and the number of differing answers, from which candidates for the proof are chosen; ``name``
-        is the plan's name.
+        """Return the plan's saving and number of differing answers. Plans to be tested are chosen by these figures.
+
+        ``name`` is the plan's name.
         """
         return PlanFacts(name=name, saved=min(self.saved, _ALL), differing=self.differing, seen=self.seen)
 

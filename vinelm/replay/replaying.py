@@ -82,19 +82,19 @@ class StepRun:
         bill: The step's costs and calls.
         units: The sampled calls, in their random order.
         month_usd: The step's cost in dollars per month; None if the trace is too short.
-        models: Cheaper models, cheapest first; ``dropped``: why a model is no longer asked, keyed by model.
+        models: Cheaper models, cheapest first. ``dropped``: the reason why a model is no longer asked, keyed by model.
         audit: Share of equal answers about which people are asked, as an audit.
-        plans, candidates: All plans over these models, keyed by name; and the plans that are tested for a proof.
+        plans: All plans over these models, keyed by name. ``candidates``: those of them that are tested.
         race: The statistical test of the plans; None before it begins.
         choosing: The first ``choosing`` sampled calls are used to choose the plans, all others for the proof. No
             conversation has calls in both parts.
         together: The maximum number of sampled calls used of one conversation, or of one prompt.
         uncut: Number of sampled calls before conversations were cut to ``together``.
         done: Number of sampled calls on which a model was asked, keyed by model.
-        labels: Number of labels that this step may use; ``is_behind``: whether no plan is tested because the available
-            labels went to other steps.
-        forecast: The number of labels expected, before the first label, to exclude ``max_loss`` in half of all cases,
-            and in 80 % of them.
+        labels: Number of labels that this step may use. ``is_behind``: whether no plan is tested because other steps got all
+            labels.
+        forecast: The numbers of labels with which the proof is expected to succeed in half of all cases, and in 80 % of them.
+            Estimated before the first label.
         open: The open questions for people, as pairs (sampled call, the model whose answer is compared with the
             recorded one).
         is_stream: Whether sampled calls still arrive, in a given order.
@@ -347,11 +347,11 @@ class ReplayRun:
     Attributes:
         kept: The open store.
         asker: Sends calls to the models.
-        same, follower: The object that compares two answers, and the object that computes the answers of plans.
+        same: Compares two answers. ``follower``: computes the answers of plans.
         with_check: Whether plans may use the application's check.
         asked: Names of the catalog entries that may be asked.
-        days, weighed, weights: Number of calls on each day, keyed by step, then by day. The weighting of requests,
-            keyed by step. The name of the rule for weights; empty if only the trace's sampling rates count.
+        days: Number of calls on each day, keyed by step, then by day. ``weighed``: how the requests of a step were weighted,
+            keyed by step. ``weights``: the name of the rule for weights; empty if only the trace's sampling rates count.
         choosing_share: Share of the budget that may be spent before the plans are chosen.
         alpha: The error probability that all attempts share.
         lines: The lines reported to ``on_line`` so far.
@@ -453,11 +453,10 @@ class ReplayRun:
     def study(
         self, bill: StepBill, month_usd: float | None, units: list[ReplayUnit] | None = None, *, is_stream: bool = False
     ) -> StepRun:
-        """Return a step with its sampled calls (``units``, or all stored ones), the cheaper models to ask, and the plans
-        over these models.
+        """Return a step with its sampled calls, the cheaper models to ask, and the plans over these models.
 
-        ``bill`` has the step's costs, ``month_usd`` the dollars per month, None if unknown; ``is_stream``: see
-        :class:`StepRun`.
+        ``bill`` has the step's costs. ``month_usd`` is its cost in dollars per month; None if unknown. ``units`` are its
+        sampled calls; None takes all stored ones. ``is_stream``: see :class:`StepRun`.
         """
         units = self.kept.of_step(bill.key) if units is None else units
         today = sum(unit.cost_usd for unit in units)
@@ -618,8 +617,9 @@ class ReplayRun:
     # -- the proof -------------------------------------------------------------------------------------------------
 
     def ask_in_turn(self, races: Sequence[_Asking[None]]) -> None:
-        """Advance all tests together: make the calls that the tests yield, and repeat until each test has ended or needs
-        people's answers.
+        """Advance several tests together, until each of them has ended or needs people's answers.
+
+        A test yields the calls of models that it needs; this method makes the calls and resumes the test.
         """
         while wanted := [(race, more) for race in races if (more := next(race, None)) is not None]:
             races = [race for race, _ in wanted]
@@ -668,7 +668,7 @@ class ReplayRun:
         step.open = []
 
     def _ahead(self, step: StepRun) -> int:
-        """Return how many of the test's next moves (the calls and questions that it needs) are prepared at a time.
+        """Return for how many of the test's next moves the calls are prepared at once. A move is a call or question.
 
         If calls are made in batches, it is as many moves as the proof may need.
         """
@@ -679,10 +679,10 @@ class ReplayRun:
         return AHEAD + 2 * self.workers
 
     def _tell(self, step: StepRun, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
-        """If people have answered the question ``move``, or both of its answers are equal, report the answer to the test
-        and return None.
+        """Report the result of the question ``move`` to the test and return None, if the result is known.
 
-        Otherwise return the question for people, as (sampled call, model whose answer is compared with the recorded one).
+        It is known if people have labelled the question, or if both of its answers are equal. Otherwise return the question for
+        people, as (sampled call, model whose answer is compared with the recorded one).
         """
         followed, race = self._follow(step.plans[move.candidate], unit), step.race
         assert isinstance(followed, PlanAnswer)
@@ -730,10 +730,10 @@ class ReplayRun:
         return other.unit_id == unit.unit_id or self.kept.prompt(other) == self.kept.prompt(unit)
 
     def _ask(self, step: StepRun, asks: Sequence[tuple[Ask, ReplayUnit]]) -> _Asking[bool]:
-        """Yield the calls that the moves ``asks`` of the test need, then report to the test which of the plans' answers
-        equal today's.
+        """Yield the model calls that ``asks`` need, then report to the test whether each plan's answer equals today's.
 
-        Return whether at least one answer could be reported.
+        Each item of ``asks`` is a move of the test, which asks for a plan's answer to a sampled call. Return whether at least
+        one answer could be reported.
         """
         race, wanted = step.race, list(asks)
         assert race is not None
@@ -754,20 +754,19 @@ class ReplayRun:
         return has_told
 
     def _needed(self, step: StepRun, ask: Ask, unit: ReplayUnit, model: str) -> list[tuple[ReplayUnit, str]]:
-        """Return the calls that a plan needs next, as (sampled call, model): usually one call, of ``model``.
+        """Return the next calls that a plan needs, as pairs (sampled call, model). Usually this is one call of ``model``.
 
-        If calls are made in batches, the calls of all models of a plan of kind ``agree`` are returned at once.
+        If calls are made in batches, all models of a plan of kind ``agree`` are called at once.
         """
         plan = step.plans[ask.candidate]
         models = plan.models if self.asker.is_batched and plan.kind == "agree" else (model,)
         return [(unit, one) for one in models]
 
     def _compare(self, step: StepRun, compares: Sequence[tuple[Compare, ReplayUnit]]) -> _Asking[bool]:
-        """Yield the calls in which the judge compares answers, then report its verdicts to the test; return False if
-        none could be reported.
+        """Yield the calls in which the judge compares answers, then report its verdicts to the test.
 
-        If the judge's verdicts have proved useless for a candidate, the judge is not called for it; only stored verdicts
-        are used.
+        Return False if no verdict could be reported. If the judge has proved useless for a candidate plan, it is not called for
+        that plan; only stored verdicts are used.
         """
         race, judge = step.race, self.judge
         assert race is not None
@@ -875,8 +874,7 @@ class ReplayRun:
         return StepResult(**own)
 
     def _any_differs(self, found: Iterable[tuple[StepRun, StepResult]]) -> tuple[int, int]:
-        """Return (number of requests in which the plan of at least one switched step gives another answer, number of
-        requests).
+        """Return (number of requests in which some switched step's plan differs from the recorded answer, number of requests).
 
         Both count only requests that the plans of all switched steps have answered.
         """

@@ -39,10 +39,10 @@ class StepResult:
         waiting: Number of questions that wait for an answer now.
         proven: The smallest loss of accuracy, a fraction, that is excluded with 95 % confidence, however often the test is
             looked at; None if no loss is excluded.
-        needed: The expected number of further labels to exclude a loss, keyed by the loss as a fraction. Losses that are
-            excluded already, or cannot be excluded, are left out.
-        forecast: The numbers of labels, estimated before the first question, that suffice to exclude ``max_loss`` in
-            half of the cases, and in 80 % of them.
+        needed: The expected number of further labels with which the loss of accuracy is proven to be below a value, keyed by
+            this value (a fraction). Values that are proven already, or cannot be proven, are left out.
+        forecast: The numbers of labels with which the proof is expected to succeed in half of all cases, and in 80 % of them.
+            Estimated before the first question.
         audit: Share of equal answers about which people are asked, as an audit.
         judge: The model that compared answers; ``judge_r2``: the share of the labels' variance that it explains;
             ``judge_used``: whether it saves labels. None and False without a judge.
@@ -150,8 +150,8 @@ class ReplayResult:
         attempt: The number of the attempt on these requests; the attempts share the error probability.
         is_simulated: Whether models are simulated.
         lines: The lines that were printed before anything was sent.
-        any_differs: (number of requests in which the plan of at least one switched step differs from the recorded
-            answer, number of requests that all of these plans answered).
+        any_differs: (number of requests in which some switched step's plan differs from the recorded answer, number of
+            requests). Both count only requests that the plans of all switched steps have answered.
     """
 
     steps: Sequence[StepResult]

@@ -56,9 +56,9 @@ def _call(call: Message) -> dict[str, Any]:
 class Sameness:
     """A callable that returns whether a recorded answer and another answer are the same. Thread-safe if ``text`` is.
 
-    How answers are compared depends on their form. Tool calls: by name and arguments, in any order. Structured output:
-    field by field. Labels and numbers: ignoring case and final punctuation, numbers by value. SQL: by its result with a
-    database, else by its syntax tree (or its words, without sqlglot). Other text: by the given function, else exactly,
+    How answers are compared depends on their form. Tool calls: by name and arguments, in any order. Structured output: field by
+    field. Labels and numbers: ignoring case and final punctuation, numbers by value. SQL: by its result if a database is given,
+    otherwise by its syntax tree, or word by word if sqlglot is not installed. Other text: by the given function, else exactly,
     ignoring white space at line ends and empty lines.
 
     Args:

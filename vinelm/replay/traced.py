@@ -63,7 +63,7 @@ class Traces:
         size is kept, drawn with ``seed``. The other arguments are those of :func:`~vinelm.replay.read_calls`.
 
         Raises:
-            ConfigError: A path does not exist, a file or all of the traces hold no call, or ``redact`` fails.
+            ConfigError: A path does not exist, nothing in a file can be read, there is no call at all, or ``redact`` fails.
         """
         found, drawn = cls(), list[tuple[int, str]]()
 
@@ -121,10 +121,10 @@ class Traces:
             file.write(text)
 
     def answers(self, catalog: Catalog) -> Iterator[tuple[str, str]]:
-        """Yield (digest of the prompt and the model, recorded answer with its cost as text) for each call of a model in
-        the catalog.
+        """Yield (digest, text) for each recorded call of a model in the catalog.
 
-        A prompt that the model answered in different ways is left out.
+        The digest identifies the prompt and the model; the text contains the recorded answer and its cost. A prompt that the
+        model answered in different ways is left out.
         """
         found: dict[str, dict[str, str]] = {}
         for call in (one for calls in self.calls.values() for one in calls):

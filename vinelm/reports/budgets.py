@@ -104,8 +104,8 @@ class BudgetSlider:
     Attributes:
         intro: What the plans are, and the basis of their figures.
         stops: The plan of each budget, by rising budget, at least one.
-        start: The index of the stop that is shown first, and is the only stop shown without a script.
-        beside: A sentence on the baseline that the plan's bars are compared with; empty without a baseline.
+        start: The index of the stop that is shown first. If the browser runs no script, only this stop is shown.
+        beside: A sentence that names the baseline, whose bars are drawn beside the plan's; empty without a baseline.
         models: The models in the order of the page's colours.
     """
 

@@ -114,8 +114,9 @@ def _seconds(value: float | None) -> str:
 
 
 def _scatter(found: Verdict) -> Scatter | None:
-    """Return a picture of the baseline, the plan and each single model by accuracy and cost; None if fewer than two
-    different points have a cost above 0.
+    """Return a picture of the baseline, the plan and each single model, placed by accuracy and cost.
+
+    Plans that cost nothing are left out. None if fewer than two different points remain.
     """
     dots = tuple(one for one in _dots(found) if one.usd > 0.0)
     if len({(one.usd, one.accuracy) for one in dots}) < 2:
@@ -143,8 +144,9 @@ def _dots(found: Verdict) -> Iterator[Dot]:
 
 
 def _alone(found: Verdict) -> dict[str, ComparedPlan]:
-    """Return the compared plans that run one model on every call, keyed by the model, if their figures are known and the
-    plan differs from the baseline.
+    """Return the compared plans that run one model on every call, keyed by the model.
+
+    Plans that are the baseline itself are left out, and so are plans whose figures are not computed from results alone.
     """
     shown = (plan for plan in found.plans if plan.is_identified and not plan.is_same and len(plan.models) == 1)
     return {plan.models[0]: plan for plan in shown if plan.words.partition(",")[0] == plan.models[0]}

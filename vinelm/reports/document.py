@@ -135,7 +135,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scatter:
-    """At least two policies by accuracy and cost (on a logarithmic axis)."""
+    """At least two policies by accuracy and cost; the cost axis is logarithmic."""
 
     name: str
     title: str
@@ -211,7 +211,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Requests that two policies answer differently or with different models.
+    """Requests on which two policies ran different models, or of whose answers only one is right.
 
     Attributes:
         before: The name of the first policy.
@@ -272,7 +272,7 @@ class Report:
 
     Attributes:
         headline: The main result in one sentence.
-        is_gain: Whether the headline is to switch; sets its colour.
+        is_gain: Whether the headline advises to switch; sets its colour.
         card: The verdict at a glance, above the headline. With a card, everything below is folded.
         examples: Requests with the answers of the plan and of the baseline.
         budgets: The plans of a range of budgets.

@@ -32,7 +32,8 @@ def verdict_table(found: Verdict, title: str = "Compared, each judged by request
 def role_of(name: str, has_signals: bool) -> Role:
     """Return the role of the policy called ``name``; the role sets the policy's colour in charts.
 
-    The main policy has the role ``vinelm``: the plans over signals or, if ``has_signals`` is False, the plans over paths.
+    The main policy has the role ``vinelm``. It is the plan that depends on signals (what answers show without labels). If
+    ``has_signals`` is False, it is the plan that depends on the stages and models so far only.
     """
     if name == "signals":
         return "vinelm"
@@ -42,7 +43,10 @@ def role_of(name: str, has_signals: bool) -> Role:
 
 
 def evaluation_tables(found: Evaluation) -> tuple[Table, ...]:
-    """Return tables of the policies, of their paired gains, and of each budget if there are several."""
+    """Return a table of the policies, a table of the gains between policies, and a table of budgets if there are several.
+
+    A gain is a mean of differences on the same requests.
+    """
     return (_policies(found), _gains(found), *((_budgets(found),) if found.by_budget else ()))
 
 
@@ -95,7 +99,7 @@ def _of_policies(found: Evaluation, policies: Sequence[JudgedPolicy], cells: Seq
 
 
 def _budgets(found: Evaluation) -> Table:
-    """Return a table of VineLM's gain over fixed plans at each budget."""
+    """Return a table with a row for each budget: VineLM's accuracy, and its gain over the fixed plan and the single model."""
     rows = [
         (
             _thousand(one.objectives[0].max_cost_usd or 0.0),
@@ -173,8 +177,7 @@ def _kinds(found: Evaluation) -> list[str]:
 
 
 def _by_the_model(one: JudgedPolicy) -> tuple[str, str, str]:
-    """Return (accuracy, a note instead of its interval, cost) as texts, for a policy that the recorded results do not
-    suffice to test.
+    """Return (accuracy, a note in place of its interval, cost) as texts, for a policy with too few recorded results for a test.
 
     Both figures are predictions of the statistical model.
     """

@@ -16,11 +16,10 @@ RIGHT = 0.5
 def examples(
     known: Sequence[tuple[str, ExampleAnswer, ExampleAnswer]], *, before: str, after: str, note: str
 ) -> Examples | None:
-    """Return some of the requests on which the two policies ran different models, or of which only one gave a right
-    answer.
+    """Return some of the requests on which the two policies ran different models, or on which only one was right.
 
-    None without such requests. Requests with one right and one wrong answer come first. Which of them are shown depends
-    only on their ids.
+    None without such requests. Requests with one right and one wrong answer come first. Which of them are shown depends only on
+    their ids.
 
     Args:
         known: (request id, answer of the first policy, answer of the second policy) for each request that both have

@@ -54,7 +54,8 @@ PROMPT_COLUMNS = ("stage", "calls", "tokens", "static", "shared", "request", "ow
 def prompt_row(prompts: StagePrompts) -> tuple[str, ...]:
     """Return a stage's row in the table with columns :data:`PROMPT_COLUMNS`.
 
-    The row has the total number of tokens, then its parts in the order of :class:`~vinelm.prompts.radix.TokensByLabel`.
+    It has the stage's name, its number of calls, and the mean number of prompt tokens with its parts, such as static tokens.
+    The last cell says whether the static part is long enough for caches.
     """
     tokens = [f"{count:,.0f}" for count in (prompts.tokens.total, *astuple(prompts.tokens))]
     is_cached = "yes" if prompts.is_static_cached else f"no: below {CACHE_MINIMUM:,}"
@@ -62,8 +63,9 @@ def prompt_row(prompts: StagePrompts) -> tuple[str, ...]:
 
 
 def prompt_words(layout: PromptLayout) -> list[str]:
-    """Return sentences that say which share of the prompts a cache could reuse, and which move of a message would raise
-    this share.
+    """Return one or two sentences: which share of the prompt tokens a cache could reuse, and how to raise this share.
+
+    The second sentence names a message that could be moved to an earlier place in the prompt, if that would help.
     """
     share, least = f"{100 * layout.reusable:.0f} %", f"{CACHE_MINIMUM:,}"
     found = [f"Reusable: {share} of the tokens, in prefixes of {least} or more that an earlier call has sent to one model."]
@@ -86,10 +88,10 @@ def percent_interval(interval: Interval | None) -> str:
 
 
 def prompt_cache_words(rate: float | None) -> str | None:
-    """Return a sentence on the state of prompt caches that a trie's costs assume: cold, or as warm as ``rate`` calls per
-    hour keep them.
+    """Return a sentence on the state of prompt caches between requests that a trie's costs assume; None if ``rate`` is None.
 
-    ``rate`` is the trie's :attr:`~vinelm.AnnotatedTrie.calls_per_hour`. None if ``rate`` is None.
+    ``rate`` is the trie's :attr:`~vinelm.AnnotatedTrie.calls_per_hour`: the caches are as warm as that many requests per hour
+    keep them; at 0 they are cold.
     """
     if rate is None:
         return None
@@ -122,7 +124,9 @@ def under_oracle(stop: str) -> str:
 
 
 def objective_words(objective: Objective) -> str:
-    """Return an objective as a title, such as ``Maximize accuracy, cost <= $0.00213``."""
+    """Return an objective (what a plan optimizes, and its limits) as a title, such as ``Maximize accuracy, cost <=
+    $0.00213``.
+    """
     return _sentence(objective.describe(accuracy=percent, usd=usd, seconds=seconds))
 
 

@@ -16,8 +16,9 @@ _Key = tuple[Any, ...]
 
 
 def plan_tree(decision: Any) -> PlanTree:
-    """Return a plan as a tree of its steps. ``decision`` is either a fixed plan, or the plan's decision at the start of a
-    request.
+    """Return a plan as a tree of its steps, without its rarest steps if it has many.
+
+    ``decision`` is a fixed plan, or what the planner has decided at the start of a request.
     """
     roots = _grouped([_node(step, 1.0) for step in decision.steps])
     shares = sorted((node.share for node in _walk(roots)), reverse=True)
@@ -45,7 +46,7 @@ def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
 
 
 def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
-    """Return the nodes by falling share, the end of the request last.
+    """Return the nodes, those with the largest share of requests first and the end of the request last.
 
     Nodes with the same stage, model and later steps are merged. If all nodes end the request, the result is empty.
     """
@@ -70,8 +71,7 @@ def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
 
 
 def _are_rivals(one: _Key, other: _Key) -> bool:
-    """Return whether two nodes need a condition to tell them apart, because both have the same stage or one ends the
-    request.
+    """Return whether two nodes need a condition to tell them apart: both have the same stage, or one ends the request.
 
     ``one`` and ``other`` are the nodes' keys (stage, model, keys of the later steps).
     """
@@ -79,11 +79,11 @@ def _are_rivals(one: _Key, other: _Key) -> bool:
 
 
 def _when(seen: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    """Return a short condition for a step: the fewest words that each outcome in ``seen`` contains, but that no single
-    outcome in ``others`` contains all of.
+    """Return a short condition for a step that follows after the outcomes ``seen``, and not after the outcomes ``others``.
 
-    For example ``failed`` of ``failed, empty``. If there are no such words, return the first outcome in ``seen`` and the
-    number of its other outcomes. The text is empty if ``seen`` or ``others`` has no outcomes.
+    It is the shortest list of words that all outcomes in ``seen`` contain and no outcome in ``others`` contains completely. For
+    example, it is ``failed`` if ``seen`` is ``failed, empty``. Without such a list, return the first outcome in ``seen``
+    and the number of its other outcomes. The text is empty if ``seen`` or ``others`` has no outcomes.
     """
     if not seen or not any(others):
         return ""

@@ -106,8 +106,8 @@ class CallContext:
         on_gate: called with True when an attempt begins to wait for rate limits, and with False when it is sent; if a replica
             group serves it, the second argument then names the replica's engine. None without a listener. Backends without rate
             limits do not call it.
-        on_over: called when an attempt ends, before a waiting call may start in its place, with the fraction of its prompt that
-            was cached, in [0, 1], or None if unknown; None without a listener. Must not raise.
+        on_over: called when an attempt ends, before a waiting call may start in its place. The argument is the fraction of the
+            prompt that was cached, in [0, 1]; None if unknown. ``on_over`` is None without a listener. Must not raise.
         priority: the call's priority among calls waiting for rate limits; finite, higher goes first. Its ``float()``
             may change while the call waits. Its attribute ``engine``, if any, names the preferred replica; None means
             no preference.
@@ -117,10 +117,10 @@ class CallContext:
             raise, or None. None without a listener.
         key: the request's name, unique over all callers and the same for all of its calls; "" if unused.
         conversation: the name of the request's conversation, unique over all callers; "" if it has none.
-        own: the application's own chat model that makes the call; None without one. If its catalog name (``own.entry``) is the
-            called model's name, this object is called, with its own API key.
-        slot: returns the number of the server's slot (llama.cpp) that the call should use when it is sent, or None for any;
-            ``slot`` itself is None if slots are not chosen. Must not raise.
+        own: the application's own chat model, through which it makes the call; None without one. If the called model has the
+            same catalog name (``own.entry``), this object is called, with its own API key.
+        slot: called when the call is sent; returns the number of the server's slot (llama.cpp) that the call should use, or
+            None for any slot. ``slot`` itself is None if slots are not chosen. Must not raise.
         equal: shares answers between equal calls (:class:`vinelm.backends.remote.equal_calls.EqualCalls`). None calls
             the model every time. Backends whose answers do not depend on the prompt alone do not use it.
     """
@@ -282,8 +282,8 @@ class RequestPath(NamedTuple):
     for. If the template has branches, the request decides which stage comes next, and the path has a model for each stage.
     Execution also ends at a stage for which the path has no model, or no allowed model.
 
-    ``goes_on``: execute the path to its end even if the workflow's own check passes an earlier answer; no effect under the
-    oracle's rule. ``probability``: the probability with which the sampler chose to execute the path's last invocation; None
+    ``goes_on``: execute the path to its end even if the workflow's own check passes an earlier answer; no effect under the stop
+    rule ``"oracle"``. ``probability``: the probability with which the sampler chose to execute the path's last invocation; None
     if the sampler does not know it. All results bought along the path get this value.
     """
 
@@ -314,7 +314,10 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineDelay:
-    """How many seconds longer a call on an engine takes under the current load; ``is_stale`` means that the report is old."""
+    """How many seconds longer a call on an engine takes under the current load (``extra_s``).
+
+    ``is_stale`` means that the figure is old, because no newer one could be read.
+    """
 
     extra_s: float
     is_stale: bool = False

@@ -62,8 +62,8 @@ class Workflow:
         build: ``build(vine)`` returns the LangGraph graph, compiled or not, with its LLM nodes wrapped by ``vine.stage``. Or a
             function of the inputs, sync or async, that calls ``vine.chat_model`` and returns the state as a dict.
         requests: The requests: at least one, with unique ids.
-        score: ``score(request, state)`` returns whether the answer in the final state is correct, or a number in [0, 1]:
-            accuracies are then mean scores, and the stop rule cannot be ``"oracle"``. It must not spend money or depend on
+        score: ``score(request, state)`` returns whether the answer in the final state is correct, or a score in [0, 1]. With
+            scores, accuracies are mean scores, and the stop rule cannot be ``"oracle"``. It must not spend money or depend on
             time. For requests without labels: ``vinelm.as_today`` or :func:`~vinelm.judging.llm_judge`.
         inputs: ``inputs(request)`` returns the graph's input; None takes the row without ``labels``.
         labels: Keys of a row that the graph must not see.
@@ -84,8 +84,8 @@ class Workflow:
         signal_edges: Edges of the bins for a number returned by ``signal``.
         agree: ``agree(a, b)`` returns whether two answers are equal; see :class:`~vinelm.signals.Signals`.
         answer: Keys of the state that make an answer. Their values are kept in the store.
-        kind: The type of a request, known before its first call: ``kind(inputs)`` returns a label, or the name of a
-            field of the inputs or of a column. Plans tell the 16 most frequent types apart; others count as
+        kind: The type of a request, known before its first call: a function ``kind(inputs)`` that returns a label, or the name
+            of the input field or dataset column that holds it. Plans tell the 16 most frequent types apart; others count as
             ``"other"``. None means that all requests are of one type.
         resources: Digests, by label, of other things that determine an answer (databases, prompt files). Part of the
             fingerprint.
@@ -196,9 +196,10 @@ class AnswerWriter(Protocol):
 
 @runtime_checkable
 class ShowsErrors(Protocol):
-    """An :class:`AnswerWriter` that declares which kinds of wrong answers the workflow notices: ``visible_kinds``.
+    """An :class:`AnswerWriter` that declares after which kinds of wrong answers the next call knows that something is wrong.
 
-    For other writers, the workflow notices errors of executed queries.
+    These are its ``visible_kinds``. For writers without this declaration, they are errors that show when a query is executed:
+    an error message or an empty result.
     """
 
     visible_kinds: frozenset[str]

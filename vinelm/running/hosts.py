@@ -174,7 +174,7 @@ def serving(
     cluster.
 
     Args:
-        app: The application in this process, which keeps the rate limits of all nodes.
+        app: The application in this process; the rate limits of its models hold for all nodes together.
         annotated: The application's trie.
         cluster: The cluster; None for this process.
         on_note: Called with one line when a node is lost, or a new node cannot be used; from any thread.

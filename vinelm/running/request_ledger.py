@@ -37,8 +37,8 @@ class RequestLedger:
         store: The store; the caller holds its lock. Calls that an interrupted run left open are charged at their maximum
             cost.
         budget_usd: The maximum cost of all requests of the store, in dollars; None sets no limit.
-        batches: The store's batches, if calls use them. A request that is served again fetches the answers that it has paid
-            for, and its new entry replaces the entry that an interrupted run left open.
+        batches: The store's batches, if calls use them. If a request of an interrupted run is served again, it fetches the
+            answers that it has paid for. Its new entry in the ledger then replaces the open one.
     """
 
     def __init__(self, store: ObservationStore, budget_usd: float | None, batches: BatchRecords | None = None) -> None:
@@ -55,13 +55,14 @@ class RequestLedger:
 
     @property
     def committed_usd(self) -> float:
-        """Dollars spent and reserved, also by interrupted runs; a call with an unknown outcome counts at its maximum cost."""
+        """Dollars spent and reserved, interrupted runs included; a call with an unknown outcome counts at its maximum cost."""
         return self._ledger.committed_usd
 
     @property
     def reserved_usd(self) -> float:
-        """The sum, in dollars, of the maximum costs of the calls that requests in progress need; excludes reservations for
-        later requests.
+        """The sum of the maximum costs, in dollars, of the calls that requests in progress need.
+
+        Money reserved in advance for requests that have not begun is not included.
         """
         return self._needed_usd
 
@@ -78,9 +79,9 @@ class RequestLedger:
 
     @contextmanager
     def ahead(self, left: Callable[[], int]) -> Iterator[None]:
-        """Inside the block, store each request's answer and a reservation for the next request in one transaction.
+        """Inside the block, reserve money for the next request in the transaction that stores a request's answer.
 
-        The reservation is a ledger entry that the next request to begin uses for its calls; the entry gets that request's
+        The reservation is a ledger entry, which the next request to begin uses for its calls; the entry gets that request's
         name when the request ends. The reserved amount is the largest recent maximum cost of a request, and is raised for a
         more expensive call. A process that dies leaves at most as many open entries as it had requests in progress.
 
@@ -281,7 +282,7 @@ class RequestLedger:
     def _waits(self, ended: int) -> bool:
         """Wait until more than ``ended`` requests have ended, and return True.
 
-        Return False, without waiting, if this is not the case yet and all other requests in progress wait, too.
+        If all other requests in progress are waiting, too, none of them can end: return False at once.
         """
         with self._changed:
             self._waiting += 1

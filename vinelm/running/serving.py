@@ -93,7 +93,7 @@ def measured(policy: Policy) -> dict[str, Any]:
 
 
 def judge_of(workflow: Workflow, request: Request) -> Any:
-    """Return a function of a graph state that returns whether the answer in the state is right by the request's label.
+    """Return a function that takes a graph state and says whether its answer is right by the request's label.
 
     The stop rule "oracle" uses it.
     """
@@ -101,10 +101,11 @@ def judge_of(workflow: Workflow, request: Request) -> Any:
 
 
 class Purses:
-    """Finds, by the policy of a run, the guard that authorizes the run's calls.
+    """Assigns to each policy the guard that authorizes the calls of the request that the policy serves.
 
     Args:
-        adapter: The adapter that runs the application; its ``account_of`` is set to this object.
+        adapter: The adapter that runs the application. Its ``account_of`` is set, so that it asks this object for the guard of
+            each run.
     """
 
     def __init__(self, adapter: GraphAdapter) -> None:

@@ -105,7 +105,7 @@ class ServingRecord:
 
     @property
     def spent_usd(self) -> float:
-        """Dollars spent, also by interrupted runs; a call with an unknown outcome counts at its maximum cost."""
+        """Dollars spent, interrupted runs included; a call with an unknown outcome counts at its maximum cost."""
         return self._ledger.committed_usd
 
     def recorded_calls(self) -> int:
@@ -119,10 +119,10 @@ class ServingRecord:
         return self.spent_usd >= self._limit_usd
 
     def serve_all(self, tasks: Iterable[ServingTask], *, workers: int = 1, on_done: Callable[[int], None]) -> None:
-        """Serve those of the requests that are not stored yet, in order and several at a time, until the budget refuses a
-        call or is used up.
+        """Serve the requests that are not stored yet, in order and several at a time.
 
-        It always waits for requests in progress. A request with a refused call does not count.
+        No more requests begin when the budget is used up or has refused a call. Requests in progress are always waited for. A
+        request with a refused call is not stored.
 
         Args:
             tasks: The requests to serve. If it is an iterator, only one thread at a time advances it.
@@ -154,9 +154,7 @@ class ServingRecord:
         crew.work(tell)
 
     def serve(self, task: ServingTask) -> ServedRequest | None:
-        """Serve a request, store it and return it; None if the budget refused a call, and the request then does not count
-        as served.
-        """
+        """Serve a request, store it and return it; None if the budget refused a call, and nothing is stored then."""
 
         def keep(entry: int, served: ServedRequest) -> None:
             self._kept.add(entry, task.policy, served)

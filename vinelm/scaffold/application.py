@@ -100,8 +100,9 @@ model's."""
 
 
 def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[tuple[str, str], HeldStages]]:
-    """Yield, for each stage of each node and of inner graphs, ((stage, stage after the names of surrounding nodes), what
-    was found in the node).
+    """Yield a pair ((stage, path), what was found in its node) for each stage, those of inner graphs included.
+
+    The path is the stage's name, preceded by the names of the nodes that contain its graph.
     """
     for node, found in held.items():
         for stage in found.names | found.on_edges | ({node} if found.makes_some else set()):
@@ -111,9 +112,7 @@ def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[t
 
 
 def _made_in(code: CodeType, calls: Sequence[ModelCall]) -> Iterator[str | None]:
-    """Yield, for each model that the function with this code creates, the model's name; None if the source does not name
-    it.
-    """
+    """Yield, for each place in a function that creates a model, the model's name; None if the source does not name it."""
     lines = [line for _, _, line in code.co_lines() if line is not None]
     for call in calls:
         if call.path == Path(code.co_filename) and lines and code.co_firstlineno <= call.line <= max(lines):
@@ -366,8 +365,9 @@ def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str,
 
 
 def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, Fields]:
-    """Return the fields of those input keys whose values are dicts or objects of the application, or lists of them, keyed
-    by the input key.
+    """Return the fields of input values that are dicts, objects of the application or lists of these objects.
+
+    The result is keyed by the input key; input keys with other values are left out.
     """
     hints = _hints(graph)
     runnables = [spec.runnable for spec in graph.builder.nodes.values()]
@@ -391,7 +391,7 @@ def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, He
 
 
 def _hints(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, Any]:
-    """Return the types of the input's keys, without their annotations; empty if some cannot be found."""
+    """Return the types of the input's keys, without the extras of ``Annotated``; empty if a type cannot be found."""
     try:
         return get_type_hints(graph.builder.input_schema)
     except (NameError, TypeError, AttributeError):  # names that are only imported for type checkers

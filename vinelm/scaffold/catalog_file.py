@@ -81,8 +81,9 @@ def chosen_models(choice: Iterable[str]) -> tuple[str, ...]:
 
 
 def bases_of(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the servers to which environment variables redirect calls, as (URL, name of the variable), keyed by provider
-    prefix.
+    """Return the servers to which environment variables redirect the calls of a provider, keyed by the provider's prefix.
+
+    The values are pairs (URL, name of the variable).
     """
     found: dict[str, tuple[str, str]] = {}
     for prefix, names in _BASE_VARIABLES.items():

@@ -193,7 +193,7 @@ def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
 
 
 def sources(module: ModuleType, root: Path) -> Iterator[str]:
-    """Yield the source of ``module`` and of each imported module of the application, whose files are below ``root``."""
+    """Yield the source of ``module`` and of all other imported modules whose files are below ``root``."""
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
         yield _readable(Path(one.__file__ or "")) or ""
 
@@ -360,8 +360,9 @@ def _is_ours(maker: Any) -> bool:
 
 
 def value_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return the value of a name or an attribute, looked up in ``names``, the module's values by name; None if unknown. Runs
-    no code of the application.
+    """Return the value of an expression that is a name or an attribute; None if it is unknown. Runs no code of the application.
+
+    ``names`` has the module's values, keyed by name.
     """
     if isinstance(expression, ast.Name):
         return names.get(expression.id)
@@ -373,7 +374,10 @@ def value_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
-    """Return the value of a constant, or of a name of the module (``names``); None for a name that is unknown."""
+    """Return the value of an expression that is a constant or a name of the module; None if it is unknown.
+
+    ``names`` has the module's values, keyed by name.
+    """
     return expression.value if isinstance(expression, ast.Constant) else value_of(expression, names)
 
 
@@ -445,7 +449,10 @@ def _model_of(made: ast.expr, names: dict[str, Any]) -> str | None:
 
 
 def _prefix_of(kind: type) -> str | None:
-    """Return the provider's prefix, as in ``provider:model``, of a chat model class; None if its name does not show it."""
+    """Return the provider of a chat model class, as the prefix in ``provider:model``.
+
+    None if the name of the class does not show the provider.
+    """
     name = kind.__name__
     return _PREFIXES.get(name) or (name.removeprefix("Chat").lower() if name.startswith("Chat") else None)
 

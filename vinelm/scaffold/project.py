@@ -65,7 +65,7 @@ class Project:
         edits: Files of the application that change, and their new text.
         kept: Existing files that stay unchanged.
         is_simulated: Whether the models are simulated.
-        today: Each stage's current model by its name in the catalog, for stages whose current model is known.
+        today: The catalog name of the current model, keyed by stage; only for stages whose current model is known.
         asked: The stages whose current model is unknown, each with the models that it may be: ``write (gpt-4o or
             gpt-4o-mini)``.
     """

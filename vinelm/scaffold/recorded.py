@@ -22,8 +22,8 @@ def graph_workflow(spec: str, folder: Path, requests: RequestSet) -> tuple[Workf
         requests: The rows, each of which is an input of the graph.
 
     Raises:
-        ConfigError: No graph is named, ``spec`` names code without a graph, or the code makes models that VineLM does not
-            wrap, so that their cost has no limit.
+        ConfigError: No graph is named, or ``spec`` names code without a graph. Or the code makes models that VineLM does not
+            wrap, so that it could not limit their cost.
         WorkflowError: The graph cannot be imported or built, or no node of it calls a chat model.
     """
     app = read_application(spec, folder)

@@ -210,8 +210,9 @@ def _root_of(expression: ast.AST) -> str:
 
 
 def _turns(body: Sequence[ast.stmt]) -> int:
-    """Return how many times model calls in a loop's body count: once if the body ends with return or break (a retry),
-    otherwise many times.
+    """Return by how much model calls in a loop's body are multiplied: by 1 if the body ends with return or break.
+
+    Such a loop is a retry. Other loops have a factor that stands for many turns.
     """
     last = body[-1]
     if isinstance(last, ast.Try):

@@ -39,8 +39,8 @@ class RequestKeys:
         field: The field of the structured response that is the answer; None if the answer is not such a response.
         fields: If inputs are dicts or objects: the name of the field that a column fills, keyed by column.
         lists: The input keys whose value is a list of such dicts or objects.
-        missing: The fields of such inputs that the code reads but no column provides, as texts such as ``model of task``
-            (the field ``model`` of the key ``task``).
+        missing: The fields of these dicts or objects that the code reads but no column provides. ``model of task`` means the
+            field ``model`` of the key ``task``.
         is_read: Whether it is known which key or field holds the answer; otherwise ``answer`` and ``field`` are the most
             likely.
     """
@@ -206,7 +206,8 @@ def _inside(fields: Mapping[str, Fields], columns: Sequence[str]) -> _Inside | N
 def _answer(keys: Sequence[str], labels: Sequence[str]) -> str | None:
     """Return the key of the state that holds the answer, according to its name; None if no key has such a name.
 
-    First come keys named like a label, then the only key that contains a label's name, then typical names.
+    A key with the name of a label is preferred. Next comes a key whose name contains a label's name, if it is the only one;
+    then a key with a typical name.
     """
     alike = [key for key in keys if any(f"_{label}_" in f"_{key}_" for label in labels)]
     wanted = (*labels, *(alike if len(alike) == 1 else ()), *_ANSWERED, MESSAGES)

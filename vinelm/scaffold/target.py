@@ -291,8 +291,9 @@ def _imported(name: str, root: Path) -> ModuleType:
 
 
 def _graphs(module: ModuleType) -> list[str]:
-    """Return the names of a module's graphs. If it has none, return those in attributes of its objects, such as
-    ``agent.graph``.
+    """Return the names of a module's graphs.
+
+    If it has none, return the names of graphs that are attributes of the module's objects, such as ``agent.graph``.
     """
     found: dict[str, object] = {}
     values = [item for item in vars(module).items() if not item[0].startswith("__")]
@@ -324,7 +325,10 @@ def _only_graph(module: ModuleType) -> str:
 
 
 def _not_within(module: ModuleType, names: Sequence[str]) -> list[str]:
-    """Return the names of a module's graphs, without those that are nodes of another or that a node of another calls."""
+    """Return the names of those graphs of a module that are not part of another graph.
+
+    A graph is part of another if it is one of its nodes, or if a node's function calls it. ``names`` has all graphs.
+    """
     graphs = {name: attrgetter(name)(module) for name in names}
     inner: list[Any] = []
     for graph in graphs.values():
@@ -336,8 +340,9 @@ def _not_within(module: ModuleType, names: Sequence[str]) -> list[str]:
 
 
 def _makers(module: ModuleType) -> list[str]:
-    """Return the names of a module's functions that return a graph, as far as their code shows; without any, of its classes
-    with a method that makes one.
+    """Return the names of a module's functions that return a graph, as far as their code shows.
+
+    If there are none, return the names of the classes with a method that makes a graph.
     """
     own = {name: value for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__}
     functions = [

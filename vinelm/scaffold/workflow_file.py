@@ -298,8 +298,9 @@ class WorkflowFile:
 
     @cached_property
     def _filling(self) -> str | None:
-        """The name of the dict in the application's module that gives all fields that the requests lack; None unless
-        exactly one does.
+        """The name of a dict in the application's module that has all input fields which the requests lack.
+
+        None if there is none or several, or if the input has several keys or lists of objects.
         """
         target, names = self.application.target, {name.partition(" of ")[0] for name in self.keys.missing}
         if not names or self.keys.lists or len({key for key, _ in self.keys.inputs}) > 1:
@@ -380,7 +381,10 @@ class WorkflowFile:
         yield f"    {'# ' if required else ''}context=lambda request: {_context_name(schema)}({given}),"
 
     def _answers(self) -> Iterator[str]:
-        """Yield the lines that give a profile the answer of a person for whom the graph waits; none if it does not wait."""
+        """Yield the lines for graphs that wait for a person: they give the person's answer while the workflow is profiled.
+
+        Yield nothing if the graph waits for nobody.
+        """
         waiting = self.application.waiting
         if not waiting:
             return
@@ -407,7 +411,10 @@ class WorkflowFile:
         yield f"    score=as_today({answer}{more}),"
 
     def _shown(self) -> Iterator[str]:
-        """Yield the commented lines that suggest signals, which are optional but very useful."""
+        """Yield commented lines that suggest declaring signals, which are optional but very useful.
+
+        A signal is what an answer shows without its label.
+        """
         answer, shared = self.keys.answer, self.keys.shared
         yield "    # What an answer shows without its label, which plans then use (docs/signals.md):"
         yield '    # signal="status",  # whether the call failed, and what a vine.route said; or your own function of the state'
@@ -424,7 +431,10 @@ class WorkflowFile:
 
 
 def _own(attribute: str) -> str:
-    """Return the name in the workflow file of an attribute of the application: ``app`` if the file itself uses its name."""
+    """Return the name under which the workflow file imports an attribute of the application's module.
+
+    It is the attribute's own name, or ``app`` if the workflow file uses that name for something else.
+    """
     return "app" if attribute in _OWN_NAMES else attribute
 
 
@@ -445,11 +455,10 @@ def _context_name(schema: type) -> str:
 
 
 def _input_pairs(keys: RequestKeys, filling: str | None, *, as_objects: bool) -> Iterator[str]:
-    """Yield, for each input key, the code of an entry in the dict that is the graph's input: the key, and the column that
-    fills it.
+    """Yield, for each input key, an entry of the dict that is the graph's input, as code: the key and its value.
 
-    If columns fill fields of the key's value, the entry's value is a dict of these fields. ``filling`` is the name of a
-    dict that gives its other fields; None without one.
+    The value is the column that fills the key. If columns fill fields of the key's value, it is a dict of these fields.
+    ``filling`` is the name of a dict with the remaining fields; None without one.
     """
     if not keys.fields:
         yield from (_input_pair(key, column, as_objects) for key, column in keys.inputs)

@@ -38,9 +38,9 @@ class AnswerClasses:
 def answer_classes(rows: Iterable[Observation], signals: Signals) -> AnswerClasses:
     """Return the answer classes of these results, which may be in any order.
 
-    The results of a request are read in the order of depth (number of calls), then of prefix (the models' names in
-    alphabetical order). The class of an answer is the first earlier class whose first answer is equal to it, else a new
-    class. ``agree`` is called once for each ordered pair of different answers, in both directions.
+    The results of a request are read in the order of depth (number of calls), then of prefix (the models' names in alphabetical
+    order). An answer joins the first class whose first answer equals it; without such a class, it begins a new one. ``agree``
+    is called once for each ordered pair of different answers, in both directions.
 
     Args:
         rows: the results; their ``answer_class`` is not read.
@@ -83,8 +83,8 @@ class _Comparison:
         self._answers: dict[str, Any] = {}
 
     def is_answer(self, row: Observation) -> bool:
-        """Return whether a result has an answer. A value that does not agree with itself is not an answer; ``agree`` marks
-        errors so.
+        """Return whether a result has an answer. A value that does not agree with itself is not an answer; a function ``agree``
+        can mark errors in this way.
         """
         return row.answer_digest is not None and self.equal(row, row)
 

@@ -1,6 +1,4 @@
-"""Declares the signals of a workflow's requests, which need no ground truth: a label after each call, and which answers
-agree.
-"""
+"""Declares a workflow's signals: what is known without ground truth, namely a label after each call and which answers agree."""
 
 from __future__ import annotations
 
@@ -118,8 +116,8 @@ class Signals:
         Args:
             state: The state's own keys and their values.
             passed: The result of the workflow's own check; None without a check.
-            verdict: For a stage that judges answers: the key under which it has just written its label, which is then the
-                signal (``Stage.verdict``). None for other stages.
+            verdict: For a stage that judges answers: the key of the state under which it has just written its label
+                (``Stage.verdict``). That label is then the signal. None for other stages.
             model: The model that ran, or :data:`SKIP` for a skipped stage, which has no signal.
 
         Raises:
@@ -157,7 +155,8 @@ class Signals:
         )
 
     def answer_of(self, state: Mapping[str, Any], *, is_partial: bool = False) -> Any:
-        """Return the answer in a state: the value of the single key, or a dict of several; None if there is none.
+        """Return the answer in a state: the value of the only answer key, or a dict with the values of several; None without
+        one.
 
         A state that lacks all of the keys holds no answer yet. The values are the same as when a stored answer is read back.
 

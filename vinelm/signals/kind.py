@@ -16,7 +16,8 @@ def kind_of(kind: Kind, inputs: Mapping[str, Any], row: Mapping[str, Any] | None
     """Return the type of a request as a text that is not empty.
 
     Args:
-        kind: ``kind(inputs)`` returns a text, a bool or a whole number; or the name of the field that holds one.
+        kind: A function ``kind(inputs)`` that returns a text, a bool or a whole number; or the name of the field that holds
+            such a value.
         inputs: The graph's inputs.
         row: The request's row of the dataset, which is searched for fields that the inputs lack; None in an ordinary served
             call.

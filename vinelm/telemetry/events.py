@@ -52,8 +52,9 @@ class Observer(Protocol):
         """
 
     def ended(self, token: Any, invocation: Invocation | None) -> None:
-        """Note that an invocation has ended. ``token`` is what :meth:`began` returned. ``invocation`` is None if it was
-        interrupted and will run again.
+        """Note that an invocation has ended. ``token`` is what :meth:`began` returned for the invocation.
+
+        ``invocation`` is None if the execution was interrupted and will be repeated.
         """
 
 

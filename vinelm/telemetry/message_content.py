@@ -25,10 +25,10 @@ ROLES = {"human": "user", "ai": "assistant", "chat": "user", "function": "tool"}
 
 
 def is_asked_for(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the environment variable for this (``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``) asks to
-    capture prompts and answers.
+    """Return whether an environment variable asks to capture prompts and answers.
 
-    For an unknown value, log a warning and return False.
+    The variable is ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``. For an unknown value, log a warning and return
+    False.
     """
     said = environment.get(VARIABLE, "").strip().lower()
     if said not in ON | OFF:

@@ -116,7 +116,7 @@ class OpenTelemetry:
     SDK nothing is recorded, at almost no cost.
 
     No span has an API key. Prompts and answers are only recorded if content is captured: then an invocation's span has the
-    prompt and answer of its last call. Metrics never have them.
+    prompt and answer of its last call. Metrics never contain prompts or answers.
 
     Args:
         provider: the tracer provider; by default the global one.

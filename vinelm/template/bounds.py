@@ -11,10 +11,9 @@ from vinelm.template.template import Template
 
 
 def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop | None:
-    """Return the loop whose maximum number of turns would be exceeded if ``stage`` came next, after ``stages``, the
-    request's stages so far.
+    """Return the loop that has too few turns for ``stage`` to come next; None if more turns would not help.
 
-    None if more turns of a loop would not allow the stage, either, because the template lacks a branch.
+    ``stages`` are the request's stages so far. More turns do not help if the template lacks a branch to the stage.
     """
     for loop in walk(template.steps):
         if not isinstance(loop, Loop):

@@ -1,7 +1,7 @@
 """The automaton of a template: which stages may come next after each sequence of stages.
 
-Positions are sets of places in the steps (the subset construction): two branches that begin with the same stage share a
-position until their stages differ. Loops count their turns, so the automaton has no cycle.
+A position may stand for several places in the template's steps (the subset construction). Two branches that begin with the same
+stage share a position until their stages differ. Loops count their turns, so the automaton has no cycle.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """An element of the remaining steps (:data:`_Place`): up to ``left`` (>= 1) more turns of ``loop``."""
+    """Up to ``left`` (>= 1) more turns of ``loop``, as one element of the steps that remain for a request (:data:`_Place`)."""
 
     loop: Loop
     left: int
@@ -43,7 +43,7 @@ class _Turns:
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """An element of the remaining steps (:data:`_Place`): those stages of a superstep whose models are not chosen yet."""
+    """The stages of a superstep whose models are not chosen yet, as one element of the remaining steps (:data:`_Place`)."""
 
     rest: tuple[Stage, ...]
 
@@ -114,8 +114,9 @@ class Flow:
 
     @cached_property
     def stages_at(self) -> tuple[Mapping[str, tuple[str, ...]], ...]:
-        """A dict for each invocation of a request, counted from 0: the stages that may follow, in template order, keyed by
-        the stage that runs.
+        """For each invocation of a request, counted from 0: a dict whose keys are the stages that may run there.
+
+        The values are the stages that may come next, in template order.
         """
         found: list[dict[str, set[str]]] = [{} for _ in range(self.depth)]
         for position, depth in zip(self.positions, self.depths, strict=True):

@@ -28,8 +28,8 @@ def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = No
 
     Args:
         labels: The type of each profiled request.
-        answers: For each type, the mean number, over the models, of recorded first answers to its requests; None assumes
-            enough of them.
+        answers: For each type, the number of recorded results of its requests' first calls, divided by the number of models.
+            None assumes that there are enough.
     """
     counts = Counter(labels)
     enough = {kind for kind, count in counts.items() if count >= LEAST_REQUESTS and kind != OTHER}

@@ -29,7 +29,7 @@ class Stage:
         default: The model that runs without a plan; None takes the first allowed model.
         optional: Whether the stage may be skipped; then :data:`SKIP` is the last of its models.
         verdict: For a stage that judges the answer instead of writing one: the key of the state under which it stores its
-            label, such as ``"yes"``.
+            verdict (a label such as ``"yes"``).
         per_node: Whether all model calls of one execution of its node are one invocation, with one choice of model: calls in a
             row, at the same time, and in graphs or agents that the node runs. Only for a node of the outermost graph.
 
@@ -88,7 +88,7 @@ class Loop:
         memory: Merge histories that agree in their last ``memory`` (>= 1) choices, so that a long loop does not multiply
             histories; an approximation (docs/estimators.md#merged-histories). None keeps all histories separate.
         order: ``"ignored"`` merges histories with the same choices in another order; exact if no turn sees the answers of
-            earlier ones.
+            earlier turns.
         early_exit: Whether the step after the loop may follow any turn, not only the last turn. Has no effect on a loop that
             ends the template.
     """
@@ -147,7 +147,7 @@ class Branch:
 
     @property
     def ways(self) -> dict[str, tuple[Step, ...]]:
-        """The steps of each branch, including branches that only end the request."""
+        """The steps of each branch, keyed by its name; ``(END,)`` for a branch that only ends the request."""
         return {label: (END,) if steps == END else tuple(steps) for label, steps in self.arms.items()}
 
     def __eq__(self, other: object) -> bool:
@@ -223,10 +223,10 @@ def longer(steps: Sequence[Step], factor: int) -> tuple[Step, ...]:
 
 
 def remembering(steps: Sequence[Step], memory: int, *, instead_of: int | None = None) -> tuple[Step, ...]:
-    """Return a copy of the steps in which ``memory`` is set in those loops whose memory is ``instead_of``, so that these
-    loops merge histories.
+    """Return a copy of the steps in which some loops remember only their last ``memory`` choices, and so merge histories.
 
-    ``instead_of=None`` selects the loops that do not state how they merge.
+    These are the loops whose ``memory`` is ``instead_of`` and whose order counts. If ``instead_of`` is None, they are the loops
+    that do not state how they merge.
     """
     changed: list[Step] = []
     for step in steps:

@@ -37,17 +37,17 @@ class WorkflowStop:
         return None
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return ``found`` unchanged: facts about how the graph itself ended or continued a request, which count under this
-        rule.
+        """Return ``found`` unchanged. It has observations of how the graph itself ended or continued a request.
 
-        The oracle rule returns an empty sequence, since under that rule a profile continues requests after the graph's own
-        end.
+        Under this rule they count. The oracle rule returns an empty sequence, because under that rule a profile continues
+        requests after the graph has ended them.
         """
         return found
 
     def goes_through(self, follower: Stage | None) -> bool:
-        """Return False: under this rule a profile does not continue a request to ``follower``, the template's next stage,
-        after the graph has ended.
+        """Return False: under this rule, a profile does not continue a request after the graph has ended it.
+
+        ``follower`` is the template's next stage, to which the oracle rule continues.
         """
         return False
 
@@ -89,11 +89,14 @@ class OracleStop(WorkflowStop):
         return judge
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return an empty sequence, because under this rule a profile continues requests after the graph's own end."""
+        """Return an empty sequence, because under this rule a profile continues requests after the graph has ended them."""
         return ()
 
     def goes_through(self, follower: Stage | None) -> bool:
-        """Return whether there is a stage ``follower`` to which a profile continues a request after the graph's own end."""
+        """Return whether a profile continues a request after the graph has ended it: True if the template has a next stage.
+
+        ``follower`` is that stage; None after the template's last stage.
+        """
         return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:

@@ -145,7 +145,7 @@ class Template:
 
     @cached_property
     def per_node(self) -> frozenset[str]:
-        """The names of the stages in which one choice of model holds for all calls of an execution of the node."""
+        """The names of the stages that choose one model for each execution of their node, however many calls it makes."""
         return frozenset(stage.name for stage in self.stages if stage.per_node)
 
     @cached_property
@@ -191,8 +191,8 @@ class Template:
     def invocations(self) -> tuple[Stage, ...]:
         """The stages of a linear template with loops unrolled: item k is the stage of invocation k, counted from 0.
 
-        If the template ends with a loop, the loop's last turn ends at its last answerable stage, since later stages would
-        only lead to another turn. Raises :class:`TemplateError` if the template is not linear.
+        If the template ends with a loop, the last turn ends at its last answerable stage. Later stages would only lead to
+        another turn. Raises :class:`TemplateError` if the template is not linear.
         """
         if not self.certain_stages:
             raise TemplateError("the template branches: its requests do not run the same stages")
@@ -205,7 +205,7 @@ class Template:
 
     @property
     def listed(self) -> tuple[Stage, ...] | None:
-        """The stage of each invocation of a linear template; None if the template branches or merges histories."""
+        """The stages of a linear template, one for each invocation; None if the template branches or merges histories."""
         return None if self.merges else self.certain_stages or None
 
     def settings_of(self, models: Mapping[str, str], length: int | None = None) -> dict[str, Any]:
@@ -231,9 +231,7 @@ class Template:
 
     @cached_property
     def joint_invocations(self) -> frozenset[int]:
-        """The numbers, from 0, of those invocations that run at the same time as the invocation before them; for a linear
-        template.
-        """
+        """For a linear template: the numbers, from 0, of the invocations that run at the same time as the one before them."""
         if not any(isinstance(step, Parallel) for step in walk(self.steps)):
             return frozenset()
         return frozenset(k for k, position in enumerate(self.flow.positions) if position.is_joint)
@@ -278,21 +276,22 @@ class Template:
 
         Args:
             length: Number of invocations so far.
-            arm: The next stage that the request's last result records (``Observation.arm``); None if it records none.
+            arm: The name of the next stage, as stored with the result of the last invocation (``Observation.arm``); None if
+                none is stored.
         """
         return self.stage_after(length) if arm is None else self.stage(arm)
 
     def noted(self, stage: str | None) -> str | None:
-        """Return what a result records as its next stage (``arm``): ``stage``, which came next, or None if the template
-        allows only one.
+        """Return the value that a result stores as its next stage (``arm``).
+
+        It is ``stage``, the stage that came next; or None if the template allows only one, so that it need not be stored.
         """
         return self.form.noted(stage)
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
-        """Return what a result records as ``stopped``: the verdict of the workflow's own check or, without a check, whether
-        the request ended.
+        """Return the value that a result stores as ``stopped``: the verdict of the workflow's own check.
 
-        If the application chooses the next stage, only the request's end counts.
+        Without a check, or if the application chooses the next stage, it is whether the request has ended.
 
         Args:
             has_ended: Whether the request has ended.
@@ -301,8 +300,9 @@ class Template:
         return self.form.has_stopped(has_ended, verdict)
 
     def stages_along(self, length: int, known: Sequence[_Known]) -> tuple[_Known, ...]:
-        """Return the names of the stages of the first ``length`` invocations, if the template is linear; otherwise return
-        ``known``.
+        """Return the stages of a request's first ``length`` invocations.
+
+        A linear template determines their names. Otherwise, ``known`` is returned: the stages as the caller has observed them.
         """
         return tuple(stage.name for stage in self.certain_stages[:length]) or tuple(known)
 
@@ -345,9 +345,9 @@ class Template:
             return None
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
-        """Return whether the template's loop bounds allow another invocation.
+        """Return False if the template's loop bounds prevent another invocation of the request, otherwise True.
 
-        Also return True if another invocation is refused for another reason: the template lacks a branch, or does not allow
+        Also True if another invocation is impossible for a different reason: the template lacks a branch, or does not allow
         ``stages``.
 
         Args:
@@ -442,10 +442,10 @@ class Template:
         return frozenset(before for before, name in self.form.pairs if name in names)
 
     def held_before(self, exits: Collection[str]) -> frozenset[str]:
-        """Return the stages whose answer may still be a request's answer when it ends after a later stage in ``exits``.
+        """Return the stages whose answer may still be the final answer of a request that ends after a later stage in ``exits``.
 
-        The answer remains if the later stage is skipped (it is optional) or only judges answers. Requests need not be able
-        to end directly after the returned stages.
+        This is so if the later stage is skipped (it is optional) or only judges answers. A request may be unable to end
+        directly after a returned stage.
         """
         found: set[str] = set()
         waiting = {stage.name for stage in self.stages if stage.name in exits and stage.keeps_answer}
@@ -456,10 +456,10 @@ class Template:
         return frozenset(found)
 
     def exits_by(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages after which a request can end, because a conditional edge leaves the stage or no stage follows.
+        """Return the stages after which a request can end: a conditional edge leaves the stage, or no stage follows it.
 
-        ``names`` are the stages to which conditional edges lead back. Such an edge leaves a stage that comes directly
-        before one of them. The last stage counts, too, unless it is in a loop with one of the stages in ``names``.
+        ``names`` are the stages to which conditional edges lead back; such an edge leaves each stage that comes directly before
+        one of them. The last stage counts, too, unless it is in a loop with one of the stages in ``names``.
         """
         return self.stages_before(names) | self.form.last_exits(names)
 
@@ -549,7 +549,10 @@ class Branching:
         return self._template.flow.follows
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages that may be the last of a request; ``names`` has no effect in a template that branches."""
+        """Return the stages that may be the last of a request.
+
+        ``names``, the stages to which conditional edges lead back, has no effect in a template that branches.
+        """
         return self._template.flow.last_stages
 
     def noted(self, stage: str | None) -> str | None:
@@ -604,7 +607,10 @@ class Chain(Branching):
         return frozenset((*order, *((stages[-1].name, stages[0].name) for stages in loops)))
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """Return the last stage as a set; an empty set if the template ends with a loop that contains a stage in ``names``."""
+        """Return the last stage as a set; an empty set if the template ends with a loop that contains a stage in ``names``.
+
+        ``names`` are the stages to which conditional edges lead back.
+        """
         last = self._template.steps[-1]
         is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))
         return frozenset(() if is_left_by_edge else (self._template.stages[-1].name,))

@@ -51,7 +51,8 @@ plans may take."""
 class AnnotatedTrie:
     """A trie with estimated success, cost and latency of every node: the estimators' output and the planner's input.
 
-    Every array has shape (n + 1,), node 0 being the root. See docs/mathematics.md.
+    For a trie of n nodes and the root (node 0), every array has shape (n + 1,): one element for each node. See
+    docs/mathematics.md.
 
     Per node, conditional on the request reaching it:
 
@@ -72,11 +73,12 @@ class AnnotatedTrie:
     On a :class:`~vinelm.trie.MergedTrie` the annotations of a node are means over the merged histories that reach it when
     models are chosen as in the profile. The values about branches belong to edges, since a node's edges have different sources:
     these arrays have shape (edges,). ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``success``,
-    ``cost_usd`` and ``latency_s``, and the path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by request
-    difficulty, which give a plan's results for the requests that reach each node under it; None if the estimator gives none.
+    ``cost_usd`` and ``latency_s``. Properties that need the single path of a node, such as ``accuracy``, raise
+    :class:`VineLMError`. ``difficulty`` has the rates above for each difficulty of requests, because a plan changes which
+    requests reach a node; None if the estimator gives none.
 
-    ``tried`` says for each edge whether plans may run it, shape (edges,). It excludes edges if only plans that requests
-    have run were compared with the current setup. None allows every edge.
+    ``tried`` says for each edge whether plans may run it, shape (edges,). Some edges are excluded if the verdict compared only
+    plans that enough requests have run. None allows every edge.
 
     ``signals`` is the trie of signals (see :class:`SignalTrie`); None if no signals are declared, or it was not estimated.
     ``verdict`` says whether to serve the trie's plans instead of the current setup; None if the estimate was not checked.
@@ -149,15 +151,17 @@ class AnnotatedTrie:
 
     @cached_property
     def outcomes(self) -> Outcomes:
-        """The outcomes of calls (signals and answers) at each node, on which plans may depend; empty in a trie of paths."""
+        """The outcomes of calls (signals and answers) at each node, on which plans may depend; empty unless this is a trie of
+        signals.
+        """
         return Outcomes.none(len(self.trie.stages), len(self.trie))
 
     @cached_property
     def reach(self) -> FloatArray:
-        """For each node u, reach_u = P(a request that follows the path to u invokes u): the product of the branch
-        probabilities along the path.
+        """For each node, the probability that a request which is given the models on the node's path reaches the node.
 
-        If one stage follows each node, it is the product of (1 - s_j) over the proper ancestors j of u.
+        It is the product of the branch probabilities along the path. If only one stage can follow each node, it is the product
+        of 1 - ``stop`` over the node's ancestors.
         """
         return _read_only(self.trie.multiply(self.arms_by_edge[0]))
 
@@ -176,10 +180,10 @@ class AnnotatedTrie:
 
     @property
     def arms(self) -> tuple[FloatArray, FloatArray]:
-        """New arrays like the fields ``arm`` and ``arm_success``. For a linear trie, where these fields are None, they are
-        computed from ``stop``.
+        """The branch probabilities ``arm`` and ``arm_success`` as new arrays, for a linear trie, too.
 
-        A branch's values are at the index of the node after it or, in a merged trie, of the edge (:attr:`Trie.arm_items`).
+        In a linear trie, where these fields are None, they are computed from ``stop``. A branch's values are at the index of
+        the node after it or, in a merged trie, of the edge (:attr:`Trie.arm_items`).
         """
         found = np.ones(self.trie.n_arm_items), np.zeros(self.trie.n_arm_items)
         for values, of_edges in zip(found, self.arms_by_edge, strict=True):
@@ -195,14 +199,16 @@ class AnnotatedTrie:
 
     @property
     def rated(self) -> FloatArray:
-        """For each node, the accuracy of its path or, in a merged trie, its ``success``. ``accuracy_se`` has the standard
-        errors of these values.
+        """For each node, the accuracy of its path. In a merged trie: P(right answer | the node is reached).
+
+        ``accuracy_se`` has the standard errors of these values.
         """
         return self.reading.rated
 
     def weight_of(self, nodes: npt.NDArray[Any]) -> FloatArray:
-        """Return each node's weight for a mean over nodes: its number of recorded results or, if unknown, its reach (1 in a
-        merged trie).
+        """Return the weight of each of these nodes in a mean over nodes: its number of recorded results.
+
+        If these numbers are unknown, it is the probability that the node is reached (1 in a merged trie).
         """
         if self.count is not None and self.count[nodes].any():
             return np.asarray(self.count[nodes], np.float64)
@@ -229,19 +235,19 @@ class AnnotatedTrie:
 
     @property
     def calls_per_hour(self) -> float | None:
-        """The number of requests per hour for which the trie's costs hold; this rate determines how often prompt caches are
-        hit.
+        """The number of requests per hour for which the trie's costs hold: more requests keep prompt caches warmer.
 
-        0 if prompt caches never hit. None if no recorded call had a cache hit due to another request, so that the costs hold at
-        any rate.
+        0 if prompt caches never hit between requests. None if the costs hold at any rate, because no recorded call hit a cache
+        entry of another request.
         """
         found = self.meta.get("prompt_cache", {}).get("calls_per_hour")
         return None if found is None else float(found)
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """One line that says that plans ignore the declared request types, because distinguishing them does not help;
-        otherwise empty.
+        """A line of text, in a tuple, if plans ignore the declared request types because distinguishing them does not help.
+
+        Otherwise the tuple is empty.
         """
         return tuple(
             "Kinds of request are declared and not told apart: plans by kind promise"
@@ -251,8 +257,10 @@ class AnnotatedTrie:
 
     @cached_property
     def stage_names(self) -> tuple[str, ...]:
-        """For each stage of the trie, the name of the template's stage, which lacks the outcome that a trie of signals adds
-        to names.
+        """For each stage of the trie, the name of the template's stage that it belongs to.
+
+        The names differ in a trie of signals, which adds the outcome before the stage: ``repair [failed]`` belongs to
+        ``repair``.
         """
         return tuple(self.template.stages[stage].name for stage in self.outcomes.stages)
 
@@ -273,7 +281,10 @@ class AnnotatedTrie:
         return (self, *((self.signals,) if self.signals else ()))
 
     def judged(self, found: Verdict | None) -> AnnotatedTrie:
-        """Return a copy of the trie, and of its trie of signals, with the verdict ``found``; None removes the verdict."""
+        """Return a copy of the trie with the verdict ``found``; None removes the verdict.
+
+        Its trie of signals, if there is one, gets the same verdict.
+        """
         return replace(self, verdict=found, signals=self.signals and replace(self.signals, verdict=found))
 
     def within(self, tried: BoolArray) -> AnnotatedTrie:
@@ -288,10 +299,10 @@ class AnnotatedTrie:
         return stage.answerable or stage.verdict is not None
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return (index of the slot of each group of edges, number of slots).
+        """Return (slot index of each group of edges, number of slots).
 
-        A slot is a stage of the application, for which a fixed plan has one model. A group of edges has all edges from one node
-        to one stage of the trie.
+        A slot is a stage of the application: a fixed plan runs one model for all edges of a slot. A group of edges has all
+        edges from one node to one stage of the trie.
 
         Args:
             stage: The index of the trie's stage that each group runs, shape (groups,).
@@ -304,14 +315,13 @@ class AnnotatedTrie:
         return np.array(own)[np.array(self.outcomes.stages)[stage]], max(own) + 1
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie with its estimates from resampled requests multiplied by a factor for each node.
+        """Return the trie for requests among which the types have other shares than in the profile.
 
-        It is used if request types have other shares of the requests than in the profile.
-
-        A trie of paths has no such estimates and is returned unchanged.
+        The estimates from resampled requests are multiplied by a factor for each node. A trie of paths has no such estimates
+        and is returned unchanged.
 
         Args:
-            change: The factor for each node's estimates, shape (n + 1,).
+            change: The factor for each node, root included.
         """
         return self
 
@@ -322,21 +332,26 @@ class AnnotatedTrie:
 
     @cached_property
     def accuracy(self) -> FloatArray:
-        """A(u) = sum over proper ancestors of reach_j b_j, plus reach_u a_u: the expected accuracy of the plan that runs
-        the path to node u and ends there.
+        """For each node, the expected accuracy of the plan that runs the node's path and ends there.
+
+        It is the sum of ``reach * stop_success`` over the node's ancestors, plus ``reach * success`` at the node.
         """
         ended = self.trie.accumulate(self.reach * self.stop_success) - self.reach * self.stop_success
         return _read_only(ended + self.reach * self.success)
 
     @cached_property
     def path_cost_usd(self) -> FloatArray:
-        """C(u) = sum of reach_j c_j from the root to u: expected dollars of the path to node u, less what early stops save."""
+        """For each node, the expected dollars of running its path, less what requests save that stop early.
+
+        It is the sum of ``reach * cost_usd`` along the path.
+        """
         return _read_only(self.trie.accumulate(self.reach * self.cost_usd))
 
     @cached_property
     def path_latency_s(self) -> FloatArray:
-        """T(u) = sum of t_j from the root to u: expected seconds of running the whole path to node u, without early stops
-        (§3.3).
+        """For each node, the expected seconds of running its whole path, without early stops (VineLM paper §3.3).
+
+        It is the sum of ``latency_s`` along the path.
         """
         return _read_only(self.trie.accumulate(self.latency_s))
 
@@ -347,16 +362,17 @@ class AnnotatedTrie:
 
     @cached_property
     def full_cost_usd(self) -> FloatArray:
-        """K(u) = sum of c_j from the root to u: expected dollars of running the whole path to node u, without early stops;
-        used for budgets per request.
+        """For each node, the expected dollars of running its whole path, without early stops; used for budgets per request.
+
+        It is the sum of ``cost_usd`` along the path.
         """
         return _read_only(self.trie.accumulate(self.cost_usd))
 
     @cached_property
     def most_usd(self) -> FloatArray:
-        """Upper limit of the cost of each node's invocation, in dollars.
+        """An upper limit of the cost of each node's invocation, in dollars; few invocations cost more.
 
-        It is a quantile that accounts for the spread between requests and for the error of the mean cost.
+        It is the 95 % quantile of the cost, including the error of the estimated mean, but at least that mean.
         """
         unknown = np.zeros(len(self.trie))
         if self.cost_se is not None:
@@ -367,46 +383,51 @@ class AnnotatedTrie:
 
     @cached_property
     def path_most_usd(self) -> FloatArray:
-        """For each node, the sum of :attr:`most_usd` over its path. It is an upper limit for requests whose calls are all
-        long.
+        """For each node, the sum of :attr:`most_usd` over its path. It is an upper limit even if all calls of a request are
+        expensive.
         """
         return _read_only(self.trie.accumulate(self.most_usd))
 
     @cached_property
     def path_latency_var(self) -> FloatArray:
-        """Variance of the seconds of running the whole path to each node, in seconds squared. Invocations count as
+        """For each node, the variance of the seconds of running its whole path, in seconds squared. Invocations count as
         independent.
         """
         return _read_only(self.trie.accumulate(self.latency_var))
 
     @cached_property
     def full_cost_var(self) -> FloatArray:
-        """Variance of the dollars of running the whole path to each node, in dollars squared. Invocations count as
+        """For each node, the variance of the dollars of running its whole path, in dollars squared. Invocations count as
         independent.
         """
         return _read_only(self.trie.accumulate(self.cost_var))
 
     def latency_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile (0 < ``level`` < 1) of the seconds of one invocation at zero load; shape (n + 1,)."""
+        """Return, for each node, the ``level`` quantile (0 < ``level`` < 1) of the seconds of its invocation at zero load."""
         return lognormal_quantile(self.latency_s, self.latency_var, level)
 
     def cost_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile (0 < ``level`` < 1) of the cost of one invocation in dollars; shape (n + 1,)."""
+        """Return, for each node, the ``level`` quantile (0 < ``level`` < 1) of the cost of its invocation in dollars."""
         return lognormal_quantile(self.cost_usd, self.cost_var, level)
 
     def path_latency_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile of the seconds of running the whole path to each node at zero load; shape (n + 1,)."""
+        """Return, for each node, the ``level`` quantile (0 < ``level`` < 1) of the seconds of running its whole path at zero
+        load.
+        """
         return self._path_quantile(self.latency_s, self.latency_var, self.latency_size_var, level)
 
     def full_cost_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile of the cost, in dollars, of running the whole path to each node; shape (n + 1,)."""
+        """Return, for each node, the ``level`` quantile (0 < ``level`` < 1) of the cost of running its whole path in
+        dollars.
+        """
         return self._path_quantile(self.cost_usd, self.cost_var, self.cost_size_var, level)
 
     def _path_quantile(self, mean: FloatArray, var: FloatArray, size_var: FloatArray | None, level: float) -> FloatArray:
-        """Return the ``level`` quantile of a log-normal sum along the path to each node, shape (n + 1,).
+        """Return, for each node, the ``level`` quantile of the sum of a quantity along the node's path, taken as log-normal.
 
-        ``mean`` and ``var`` are those of each node's term. ``size_var`` has the parts of the variances that come from the
-        request's size; they add as standard deviations, the other parts as variances.
+        ``mean`` and ``var`` are the quantity's mean and variance at each node. ``size_var`` has the part of each variance that
+        comes from the request's size. These parts are fully correlated, so their standard deviations add; the rest is
+        independent.
         """
         common = np.zeros_like(var) if size_var is None else np.minimum(size_var, var)
         total = self.trie.accumulate(var - common) + self.trie.accumulate(np.sqrt(common)) ** 2
@@ -414,7 +435,7 @@ class AnnotatedTrie:
 
     @cached_property
     def engine(self) -> npt.NDArray[np.int16]:
-        """The endpoint that serves each node's call, as an index into :attr:`engines`; -1 at the root; shape (n + 1,)."""
+        """For each node, the endpoint that serves its call, as an index into :attr:`engines`; -1 at the root."""
         of_model = np.array([self.engines.index(self.catalog[name].engine) for name in self.trie.models], np.int16)
         engine = np.where(self.trie.model >= 0, of_model[self.trie.model], np.int16(-1))
         return _read_only(engine.astype(np.int16))
@@ -479,15 +500,18 @@ class SignalTrie(AnnotatedTrie):
         return True
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return slots as :meth:`AnnotatedTrie.slots` does. If the template does not branch, each invocation is one slot."""
+        """Return (slot index of each group, number of slots), as :meth:`AnnotatedTrie.slots` does.
+
+        If the application does not branch, the slot is the number of the invocation.
+        """
         found = depth.astype(np.int64) if self.template.base.is_linear else super().slots(stage, depth)[0]
         return found, 1 + int(found.max(initial=0))
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie with the ``spread`` and ``cost_spread`` of its outcomes multiplied by each node's factor in
-        ``change``.
+        """Return the trie for requests among which the types have other shares than in the profile.
 
-        These are the estimates from resampled requests; see :meth:`AnnotatedTrie.with_shares`.
+        The estimates from resampled requests (``spread`` and ``cost_spread`` of the outcomes) are multiplied by each node's
+        factor in ``change``.
         """
         found = self.outcomes
         spread, cost = found.spread * change[found.node, None], found.cost_spread * change[:, None]
@@ -546,7 +570,7 @@ _SHOWN_PATHS = 10
 class TrieReading(ABC):
     """The figures of a trie that reports show, such as the accuracy and cost of each node.
 
-    There are subclasses for tries in which a plan ends at one node, tries in which a plan may end at several nodes, and
+    There are three subclasses: for tries in which a plan ends at one node, for tries in which it may end at several, and for
     merged tries.
     """
 
@@ -571,7 +595,7 @@ class TrieReading(ABC):
 
     @property
     def reach(self) -> FloatArray:
-        """For each node, P(a request reaches the node | its models are those of the node's path) if known, otherwise 1."""
+        """For each node, P(a request reaches it | the request is given the models on its path); 1 if unknown."""
         return self.annotated.reach
 
     @property
@@ -585,8 +609,9 @@ class TrieReading(ABC):
     @property
     @abstractmethod
     def answer_accuracy(self) -> FloatArray:
-        """For each node, the accuracy of the plan that ends there. If plans may end at several nodes: P(right answer | the
-        node is reached).
+        """For each node, the accuracy of the plan that ends there.
+
+        If a plan may end at several nodes, it is P(the current answer is right | the node is reached) instead.
         """
 
     @property
@@ -633,8 +658,9 @@ class PathReading(TrieReading):
         return self.annotated.trie.prefix(node)
 
     def table(self) -> str:
-        """Return an HTML table of the most accurate of those paths for which no other path is at least as accurate and
-        cheap.
+        """Return an HTML table of paths on the frontier of accuracy and cost, the most accurate first.
+
+        A path is on the frontier if no other path is at least as accurate and at least as cheap.
         """
         own, frontier = self.annotated, self._frontier()
         rows = [
@@ -651,8 +677,9 @@ class PathReading(TrieReading):
         return html_table(caption, ("path", "accuracy", "cost per request", "latency"), rows)
 
     def _frontier(self) -> list[int]:
-        """Return the nodes at which a plan may end and for which no other such node is at least as accurate and cheap, most
-        accurate first.
+        """Return the nodes on the frontier of accuracy and cost, the most accurate first.
+
+        A plan may end at each of them, and no other such node is at least as accurate and at least as cheap.
         """
         accuracy, cost_usd = self.annotated.accuracy, self.annotated.path_cost_usd
         nodes = np.flatnonzero(self.annotated.trie.answerable)
@@ -714,7 +741,7 @@ class MergedReading(HistoryReading):
 
     @property
     def rated(self) -> FloatArray:
-        """For each node, its ``success``; ``accuracy_se`` has the standard errors."""
+        """For each node, ``success``: P(right answer | the node is reached). ``accuracy_se`` has the standard errors."""
         return self.annotated.success
 
     @property

@@ -29,11 +29,12 @@ _ROUNDING = 1e-9
 
 
 class Span(NamedTuple):
-    """Those nodes of one level that can be reached from a given position, with their edges, as half-open ranges (first, one
-    past the last).
+    """The part of one level that can be reached from a given position: ranges of nodes, groups of edges, and edges.
+
+    Each range is a pair (first index, one past the last index).
 
     Attributes:
-        nodes: Neighbouring positions of the level.
+        nodes: A range of positions on the level.
         groups: The groups of edges (of one source and stage) that leave these positions.
         edges: The edges of these groups.
     """
@@ -44,7 +45,7 @@ class Span(NamedTuple):
 
 
 class PositionRates(NamedTuple):
-    """The probabilities from which :meth:`DecisionGraph.with_rates` makes a graph.
+    """The probabilities from which :meth:`DecisionGraph.with_rates` makes a graph: one array element per position or group.
 
     A position is a node's index in the graph; a group has the edges of one source position and stage.
 
@@ -73,8 +74,9 @@ class DecisionGraph:
 
     - ``nodes``: the trie's node at each position. ``levels``: where each level begins, and the number of positions at the
       end.
-    - ``first_group``, ``first_edge``: the index of each position's first group and of each group's first edge, with the
-      number of all groups or edges as last item. ``source``, ``stage``: of each group. ``target``, ``model``: of each edge.
+    - ``first_group``: the index of each position's first group; the last item is the number of groups. ``first_edge``: the
+      index of each group's first edge; the last item is the number of edges. ``source``, ``stage``: of each group. ``target``,
+      ``model``: of each edge.
     - ``arm``: P(the group's stage comes next | its source is reached). ``right``: P(the group's stage comes next and the
       answer so far is correct | its source is reached).
     - ``ended_right``: P(the workflow ends at the position with a correct answer | it is reached). ``lost``: P(the workflow
@@ -118,7 +120,7 @@ class DecisionGraph:
 
         Args:
             annotated: The trie with its estimates.
-            ends: Whether plans may end at each node, shape (n + 1,); None allows every answerable node.
+            ends: For each node of the trie, whether plans may end there; None allows every answerable node.
         """
         trie = annotated.trie
         nodes, to_node = np.concatenate(trie.levels), trie.target
@@ -168,11 +170,13 @@ class DecisionGraph:
 
     @cached_property
     def right_by_fit(self) -> tuple[FloatArray, FloatArray] | None:
-        """Two arrays with probabilities of correct answers, given the models so far, for each fit to resampled requests.
+        """Two arrays with probabilities of correct answers, given the models so far, estimated once per resampling of the
+        requests.
 
-        The first array has P(the request ends at the position with a correct answer), shape (positions, fits); the second has
-        P(the group's branch comes next and the answer so far is correct), shape (groups, fits). Their spread between fits gives
-        the error of a plan over outcomes. None if branches are not outcomes, or there is only one fit.
+        The first array has P(the request ends at the position with a correct answer), shape (positions, resamplings). The
+        second has P(the group's branch comes next and the answer so far is correct), shape (groups, resamplings). Their spread
+        between resamplings gives the error of a plan over outcomes. None if branches are not outcomes, or with fewer than two
+        resamplings.
         """
         outcomes = self.annotated.outcomes
         if outcomes.spread.shape[1] < 2:
@@ -191,10 +195,10 @@ class DecisionGraph:
 
     @cached_property
     def cost_by_fit(self) -> FloatArray | None:
-        """The expected cost, in dollars, of each position's call, for each fit to resampled requests; shape (positions,
-        fits).
+        """The expected cost, in dollars, of each position's call, estimated once per resampling of the requests.
 
-        These are dollars times P(the call is made | the models up to it). None without signals, or with a single fit.
+        The shape is (positions, resamplings). A cost is the call's dollars times P(the call is made | the models up to it).
+        None without signals, or with fewer than two resamplings.
         """
         outcomes = self.annotated.outcomes
         if outcomes.cost_spread.shape[1] < 2:
@@ -205,10 +209,10 @@ class DecisionGraph:
 
     @cached_property
     def mixture(self) -> tuple[tuple[float, Self], ...]:
-        """Pairs (share of requests, graph with the rates of these requests), one for each difficulty; if difficulties are
-        unknown, only this graph.
+        """For each difficulty of requests: a pair (share of the requests, graph with the probabilities of these requests).
 
-        The value of a plan is the mean over the difficulties, because plans do not know a request's difficulty.
+        If difficulties are unknown, the only pair is (1, this graph). The value of a plan is the mean over the difficulties,
+        because plans do not know a request's difficulty.
         """
         known = self.annotated.difficulty
         if known is None:
@@ -226,10 +230,10 @@ class DecisionGraph:
         return replace(self, **chances)
 
     def for_mass(self, mass: FloatArray) -> Self:
-        """Return a copy of the graph with the rates that hold for those requests which reach each position under a certain
-        plan.
+        """Return a copy of the graph with probabilities for the mix of easy and hard requests that a certain plan leads to.
 
-        Positions that the plan does not reach keep their rates, and so do all positions if rates by difficulty are unknown.
+        At each position they are the means over the requests that reach the position under the plan. Positions that the plan
+        does not reach keep their probabilities; so do all positions if rates by difficulty are unknown.
 
         Args:
             mass: P(the plan reaches the position and the request has the difficulty), shape (positions, difficulties).
@@ -281,24 +285,26 @@ class DecisionGraph:
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return the weight of each position's standard error in the standard error of a plan's accuracy.
+        """Return, for each position, how much its standard error counts in the standard error of a plan's accuracy.
 
-        The weight is ``reach``, the probability that the plan reaches the position. :class:`TreeGraph` uses other weights:
-        1 where the plan ends (``is_end``), and 0 elsewhere.
+        It counts with ``reach``, the probability that the plan reaches the position. :class:`TreeGraph` uses other weights: 1
+        where the plan ends (``is_end``), and 0 elsewhere.
         """
         return reach
 
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
-        """Return the different pairs (plan, position) among histories, and the index of each history's pair.
+        """Find the histories that share a plan and a position, so that each pair (plan, position) is treated only once.
+
+        A history is a sequence of stages and models that a request may have behind it.
 
         Args:
             plan: The index of the plan, for each history.
             at: The position of each history.
 
         Returns:
-            The pairs in ascending order, each encoded as ``plan * number of positions + position``; and for each history
-                the index of its pair. None if there are no histories, and always in a tree, in which no two histories share
-                a position.
+            The different pairs in ascending order, each encoded as ``plan * number of positions + position``; and for each
+                history the index of its pair. None without histories. Always None in a tree, where no two histories share a
+                position.
         """
         if not len(plan):
             return None
@@ -306,13 +312,11 @@ class DecisionGraph:
         return key, which
 
     def width(self, span: Span) -> int:
-        """Return the number of edges that each group at the span's level has; 0 if the groups have different numbers."""
+        """Return how many edges each group of the span's level has; 0 if the numbers differ."""
         return self._shapes[self.level_of(span.nodes[0])][1]
 
     def arms(self, span: Span) -> int:
-        """Return the number of groups that leave each position at the span's level; 0 if the positions have different
-        numbers.
-        """
+        """Return how many groups of edges leave each position of the span's level; 0 if the numbers differ."""
         return self._shapes[self.level_of(span.nodes[0])][0]
 
     def level_of(self, position: int) -> int:
@@ -321,8 +325,9 @@ class DecisionGraph:
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
-        """For each level, (number of groups that leave each position, number of edges in each group). A number is 0 if it
-        is not the same for all.
+        """For each level, (number of groups that leave each position, number of edges in each group).
+
+        A number is 0 if the positions or groups of the level differ in it.
         """
         found = []
         for low, high in pairwise(self.levels):
@@ -374,9 +379,9 @@ class DecisionGraph:
             low, high = self._led_to(low, edges)
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
-        """Return a half-open range of positions on the next level that contains the targets of all edges in ``edges``.
+        """Return a range (first, one past the last) of positions on the next level that contains the targets of all ``edges``.
 
-        ``edges`` is a half-open range of edge indices; ``position`` is any position on the level that these edges leave.
+        ``edges`` is a range of edge indices, too; ``position`` is any position on the level that these edges leave.
         """
         level = self.level_of(position) + 1
         return self.levels[level], self.levels[level + 1]
@@ -399,9 +404,9 @@ class TreeGraph(DecisionGraph):
     is_tree = True
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return the weight of each position's standard error in the standard error of a plan's accuracy.
+        """Return, for each position, how much its standard error counts in the standard error of a plan's accuracy.
 
-        It is 1 where the plan ends and 0 elsewhere, because in a tree the errors at ends cover whole paths.
+        It is 1 where the plan ends and 0 elsewhere: in a tree, the error at an end is that of its whole path.
         """
         return np.where(is_end, 1.0, 0.0)
 
@@ -418,7 +423,7 @@ class TreeGraph(DecisionGraph):
 
 
 def _common(counts: Integers) -> int:
-    """Return the common value of all counts; 0 if the counts differ."""
+    """Return the value that all counts have; 0 if they differ."""
     return int(counts[0]) if len(counts) and (counts == counts[0]).all() else 0
 
 

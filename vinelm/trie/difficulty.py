@@ -1,5 +1,6 @@
-"""Rates of a merged trie for each difficulty of requests, from which the mix of requests at each node under a plan is
-computed.
+"""The probabilities of a merged trie's nodes for requests of different difficulty.
+
+A plan changes which requests reach a node; with these rates, its results are computed for the requests that do.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from vinelm.trie.arrays import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class DifficultyRates:
-    """The rates of every node for requests of each difficulty (docs/estimators.md).
+    """The probabilities of every node for requests of each difficulty (docs/estimators.md). Difficulties are numbered.
 
     The annotations of a merged node are means over the requests that reach it in the profile. Under a plan, other requests
-    reach it: after a strong model, the continuing requests are harder. With these rates, a plan is evaluated for the
-    requests that reach each node under it.
+    reach it: after a strong model, the continuing requests are harder. With these rates, a plan is evaluated for the requests
+    that reach each node under it.
 
     Args:
-        weight: share of all requests that have each difficulty, shape (points,).
-        success, stop, stop_success: the rates of :class:`~vinelm.trie.annotated_trie.AnnotatedTrie` for each difficulty, shape
-            (n + 1, points).
-        arm, arm_success: P(the branch comes next), and P(the branch comes next and the answer before it is correct), given
-            that its source is reached; shape (branches, points) in the order of :attr:`MergedTrie.edge_arm`. None if only
-            one stage can follow each node.
+        weight: share of all requests that have each difficulty, shape (difficulties,).
+        success, stop, stop_success: the rates of :class:`~vinelm.trie.annotated_trie.AnnotatedTrie` for each node and
+            difficulty, shape (nodes, difficulties).
+        arm, arm_success: P(the branch comes next), and P(the branch comes next and the answer before it is correct), given that
+            its source is reached; shape (branches, difficulties) in the order of :attr:`MergedTrie.edge_arm`. None if only one
+            stage can follow each node.
 
     Raises:
         VineLMError: the shapes do not fit.
@@ -53,8 +54,10 @@ class DifficultyRates:
                 raise VineLMError(f"difficulty.{name} has shape {values.shape}: it needs one column for each of {points}")
 
     def arms(self, source: npt.NDArray[np.integer[Any]]) -> tuple[FloatArray, FloatArray]:
-        """Return ``arm`` and ``arm_success``. If they are None, they are computed: the one possible stage follows unless
-        the request stops.
+        """Return ``arm`` and ``arm_success``. If they are None, compute them for a trie in which one stage can follow each
+        node.
+
+        That stage then follows unless the request stops.
 
         Args:
             source: the node that each branch leaves, shape (branches,).

@@ -23,7 +23,7 @@ from vinelm.trie.arrays import BoolArray, IntArray, frozen
 
 
 class SharedNodes:
-    """The methods of :class:`~vinelm.trie.trie.MergedTrie` that only need the trie's edges."""
+    """A base class of :class:`~vinelm.trie.trie.MergedTrie` with the methods that need only the trie's edges."""
 
     depth: npt.NDArray[np.int16]
     stage: npt.NDArray[np.int16]
@@ -53,8 +53,9 @@ class SharedNodes:
 
     @cached_property
     def first_edge(self) -> npt.NDArray[np.int64]:
-        """For each node, the index of its first edge, shape (n + 2,). The edges that leave node u are ``first_edge[u]`` up
-        to, but not including, ``first_edge[u + 1]``.
+        """For each node, the index of the first edge that leaves it; one more element has the number of edges.
+
+        The edges that leave node u are ``first_edge[u]`` up to, but not including, ``first_edge[u + 1]``.
         """
         return np.searchsorted(self.source, np.arange(len(self) + 1))
 
@@ -65,7 +66,7 @@ class SharedNodes:
 
     @cached_property
     def first_in_edge(self) -> npt.NDArray[np.int64]:
-        """For each node, the index in ``by_target`` of the first edge into it, shape (n + 2,).
+        """For each node, the index in ``by_target`` of the first edge into it; one more element has the number of edges.
 
         The edges into node v are ``by_target[first_in_edge[v] : first_in_edge[v + 1]]``.
         """
@@ -73,9 +74,7 @@ class SharedNodes:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """For each edge, the index of its branch's value in arrays such as ``arm``: in a merged trie, the edge's own index;
-        shape (edges,).
-        """
+        """For each edge, where arrays such as ``arm`` have its branch's value: in a merged trie, at the edge's own index."""
         return np.arange(self.n_edges)
 
     @property
@@ -85,12 +84,12 @@ class SharedNodes:
 
     @cached_property
     def is_leaf(self) -> BoolArray:
-        """Whether each node has no children, shape (n + 1,)."""
+        """For each node, whether it is a leaf (has no children)."""
         return frozen(np.diff(self.first_edge) == 0, np.bool_)
 
     @cached_property
     def next_stage(self) -> npt.NDArray[np.int16]:
-        """The index of the stage of each node's first child, shape (n + 1,); -1 for leaves.
+        """For each node, the index of the stage of its first child; -1 for leaves.
 
         If several stages may follow a node, its other children may run other stages.
         """
@@ -156,7 +155,8 @@ class _Segments:
     """Encodes what a merged trie remembers of the choices made inside its loops. A choice is a number: stage index * number
     of models + model index.
 
-    A row of remembered choices (a segment) has ``width`` columns: the last choices plus 1, or how often each choice was made.
+    What is remembered of one history is a row of ``width`` numbers: either its last choices, each plus 1 (0 means none), or how
+    often each choice was made.
 
     Args:
         owner: for each stage, the index of the merging loop that it is in, or -1.
@@ -189,7 +189,7 @@ class _Segments:
         return cls(owner, tuple(memory), column, max(widths))
 
     def extended(self, window: Ints, loop: int, choice: Ints) -> Ints:
-        """Return the remembered choices of several histories after one more choice of each in the loop.
+        """Return what is remembered of several histories after each of them has made one more choice in the same loop.
 
         Args:
             window: The remembered choices or their counts, shape (histories, width).
@@ -225,7 +225,9 @@ def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.
 
 @dataclass(frozen=True)
 class _Level:
-    """The nodes of one depth, one array element for each node: the template's position and what is remembered of the histories.
+    """The nodes of one depth; every array has one element for each node.
+
+    A node is a position in the template's automaton together with what is remembered of the histories that lead to it.
 
     Attributes:
         position: The index of the position in the template's automaton.
@@ -324,10 +326,9 @@ def _followers(template: Template, segments: _Segments, level: _Level, n_models:
 
 
 def _ranks(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Return the lexicographic rank of each row of a table given by its columns, and for each rank the index of one row
-    with this rank.
+    """Rank the rows of a table lexicographically. ``columns`` are the table's columns; equal rows share a rank.
 
-    Equal rows share a rank.
+    Return the rank of each row, and for each rank the index of one row with this rank.
     """
     key, size = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
@@ -377,9 +378,9 @@ def _check_one_place(template: Template, loops: Sequence[Loop]) -> None:
 
 
 def _advice(template: Template, most: int) -> str:
-    """Return an error message: the template has too many merged histories. It suggests ways to have at most ``most`` nodes.
+    """Return the error message for a template with more than ``most`` merged histories, with advice on how to get fewer.
 
-    The ways are merge settings, and a number of models, each with the number of nodes that it gives.
+    The advice names merge settings and a number of models, each with the number of nodes that it gives.
     """
     has_memory = any(loop.memory for loop in _merging_loops(template.steps))
     memories = [loop.memory or 4 for loop in _merging_loops(template.steps)]

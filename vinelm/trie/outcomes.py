@@ -22,7 +22,7 @@ OUTCOME_ARRAYS = ("node", "label", "answer_class", "chance", "right", "right_las
 
 
 class Seen(NamedTuple):
-    """The outcome of a trie of signals that stands for the observed outcome of a call.
+    """The outcome in a trie of signals that matches what a call has shown; if none is equal, the most similar one.
 
     Args:
         place: Index into the arrays of :class:`Outcomes`; -1 if the node has no outcome.
@@ -48,9 +48,9 @@ class Outcomes:
     - ``right``, ``right_last``: P(the outcome occurs, and the best (last) answer so far is right | the node is reached).
     - ``returned``: the class of the best answer; -1 if there is none.
     - ``arm``: the stage of the trie that follows the outcome; -1 if the request ends.
-    - ``spread``: P(the outcome occurs, and the best answer so far is right | the models up to the node), for each fit to
-      resampled requests; shape (outcomes, fits). The mean over the fits is the estimate; with a single fit, its error is
-      unknown.
+    - ``spread``: P(the outcome occurs, and the best answer so far is right | the models up to the node), for each fit; shape
+      (outcomes, fits). A fit is an estimate from resampled requests. The mean over the fits is the estimate; with a single fit,
+      its error is unknown.
 
     Args:
         labels: The possible labels of answers.
@@ -149,8 +149,8 @@ class Outcomes:
     def returning_last(self) -> Self:
         """Return these outcomes for graphs that can only return the last answer.
 
-        The spread between fits is known only for the best answer; that of the last answer is assumed to be proportional to
-        it.
+        ``spread`` is known only for the best answer so far. For the last answer it is assumed to be proportional, by the ratio
+        of both answers' probabilities of being right.
         """
         share = np.divide(self.right_last, self.right, out=np.zeros(len(self.right)), where=self.right > 0.0)
         return replace(self, returns_earlier=False, spread=self.spread * share[:, None].astype(np.float32))
@@ -170,8 +170,10 @@ class Outcomes:
 
 
 def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np.int64]:
-    """Return, for each edge of a trie of signals, the index of the edge with the same stages and models in the trie of
-    paths.
+    """Return, for each edge of a trie of signals, the index of the corresponding edge in the trie of paths.
+
+    Both edges end the same sequence of stages and models. The branches of a trie of signals also tell outcomes apart, so
+    several of its edges may correspond to one edge.
 
     Args:
         trie: The trie of signals, whose branches are outcomes.

@@ -25,7 +25,7 @@ class Trie:
     If several stages may come next, a node's children are ordered by branch, and within a branch by the order of the stage's
     models. The stages along a path tell which branches the request took.
 
-    Every array has shape (n + 1,) and is read-only:
+    Every array has one element for each node, shape (n + 1,), and is read-only:
 
     - ``parent``: the node's parent; -1 at the root.
     - ``end``: one past the node's last descendant, so that its subtree is ``[node, end[node])``.
@@ -99,7 +99,9 @@ class Trie:
         return False
 
     def with_answerable(self, answerable: npt.ArrayLike) -> Self:
-        """Return a copy of the trie with this array ``answerable``, shape (n + 1,)."""
+        """Return a copy of the trie with another array ``answerable``: for each node, whether the workflow has an answer
+        there.
+        """
         arrays = {name: getattr(self, name) for name in self.array_names} | {"answerable": answerable}
         return type(self)(stages=self.stages, models=self.models, **arrays)
 
@@ -119,8 +121,9 @@ class Trie:
 
     @cached_property
     def levels(self) -> tuple[npt.NDArray[np.intp], ...]:
-        """The nodes of each depth, in order; the first array has only the root. They are used to compute values of all
-        nodes of one depth at a time.
+        """The nodes of each depth, one array per depth; the first has only the root.
+
+        They are used to compute values of all nodes of one depth at a time.
         """
         order = np.argsort(self.depth, kind="stable")
         cuts = np.cumsum(np.bincount(self.depth))[:-1]
@@ -128,12 +131,12 @@ class Trie:
 
     @cached_property
     def is_leaf(self) -> BoolArray:
-        """Whether each node has no children, shape (n + 1,)."""
+        """For each node, whether it is a leaf (has no children)."""
         return frozen(self.end == np.arange(1, len(self) + 1), np.bool_)
 
     @cached_property
     def next_stage(self) -> npt.NDArray[np.int16]:
-        """The index of the stage of each node's first child, shape (n + 1,); -1 for leaves.
+        """For each node, the index of the stage of its first child; -1 for leaves.
 
         If several stages may follow a node, its other children may run other stages.
         """
@@ -187,14 +190,12 @@ class Trie:
 
     @cached_property
     def edge_arm(self) -> npt.NDArray[np.int64]:
-        """The branch of each edge, numbered from 0 in edge order; shape (edges,)."""
+        """For each edge, the number of its branch (the edges from one node to one stage), from 0 in edge order."""
         return np.cumsum(self.begins_arm) - 1
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """For each edge, the index of its branch's value in arrays such as ``arm``: in a tree, the edge's target; shape
-        (edges,).
-        """
+        """For each edge, where arrays such as ``arm`` have its branch's value: in a tree, at the index of the edge's target."""
         return self.target
 
     @property
@@ -223,7 +224,7 @@ class Trie:
         return total
 
     def multiply(self, of_edges: FloatArray) -> FloatArray:
-        """Return, for each node, the product of the values of the edges on its path, shape (n + 1,); 1 at the root.
+        """Return, for each node, the product of the values of the edges on its path; 1 at the root.
 
         ``of_edges`` has a value for each edge, in edge order.
         """
@@ -274,10 +275,10 @@ class Trie:
 
     @cached_property
     def kinds(self) -> tuple[npt.NDArray[np.int64], int]:
-        """An array with a number for each node, shape (n + 1,), and how many different numbers are possible.
+        """Numbers that identify what each node runs: an array with one number per node, and how many numbers are possible.
 
-        Nodes of one depth have equal numbers if they run the same stage with the same model. The number is the model's
-        index or, if the trie branches, stage index * number of models + model index.
+        Nodes of one depth have equal numbers if they run the same stage with the same model. The number is the model's index
+        or, if the trie branches, stage index * number of models + model index.
         """
         model = np.maximum(self.model, 0).astype(np.int64)
         if self.is_linear:
@@ -426,9 +427,10 @@ class MergedTrie(SharedNodes, Trie):
         return cls(stages=tuple(stage.name for stage in template.stages), models=template.models, **arrays)
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """Return an index for each stage that may follow the node, as :meth:`Trie.arm_items_after` does.
+        """Return, for each stage that may follow the node, an index of that branch's value in arrays such as ``arm``.
 
-        It is the index of any edge of the branch, since all edges of a branch have equal values.
+        In a merged trie these arrays have a value for each edge. All edges of a branch have equal values; the index is that of
+        one of them.
         """
         edges = range(self.first_edge[node], self.first_edge[node + 1])
         return {self.stages[self.stage[self.target[edge]]]: edge for edge in edges}

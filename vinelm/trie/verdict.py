@@ -67,8 +67,10 @@ class ComparedPlan:
     """A plan compared with the baseline on the same requests, which were not used for choosing the plan.
 
     Attributes:
-        policy: What the plan depends on: ``"paths"``, ``"signals"``, or nothing (``"fixed"``).
-        words: The plan in words: the plan that is chosen for the same budget from all results.
+        policy: What the plan depends on: the stages and models so far (``"paths"``), also what answers show without labels
+            (``"signals"``), or nothing (``"fixed"``).
+        words: The plan in words. Shown is the plan that all results give for the same budget; parts of the results may give
+            others.
         models: The models that the plan may run.
         cost_usd: Expected cost in dollars per request, according to the requests that were used for choosing the plan.
         cap_usd: The limit on the mean cost, in dollars per request, for which planning over all results gives this plan;
@@ -81,8 +83,8 @@ class ComparedPlan:
         saved_usd: Dollars per request that the plan saves. ``saved_low`` and ``saved_high`` are the ends of its interval,
             each of which holds with 95 %.
         latency_s: Seconds per request on the test requests; None if unknown.
-        answers: The number of requests that ran the plan and the baseline to the end; None if none did, or either of them is a
-            traffic split.
+        answers: The number of requests that ran both the plan and the baseline to the end. None if none did, or if the plan or
+            the baseline is a traffic split.
         lost: The number of these requests on which the plan is worse than the baseline; None if ``answers`` is None.
         followed: The effective number of requests, given their weights, for which the results of both the plan and the
             baseline were recorded. None if unknown.
@@ -137,8 +139,9 @@ class ComparedPlan:
         return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss, hidden=loss)
 
     def widened(self, factor: float) -> Self:
-        """Return a copy of the plan in which the lower ends of the gain's intervals are ``factor`` times as far from the
-        gain.
+        """Return a copy of the plan whose gain has wider intervals.
+
+        Their lower ends are ``factor`` times as far from the gain as before.
         """
         low, best_low = (self.gain - factor * (self.gain - end) for end in (self.gain_low, self.best_low))
         return replace(self, gain_low=low, best_low=best_low)
@@ -186,8 +189,8 @@ class ByToday:
         asked: The number of questions that people have answered.
         failed: The number of requests on which the current setup failed, so that there is no reference answer.
         digest: A digest of the labels and answers; if it changes, a new verdict is needed.
-        plan: The plan, in words, that labels may prove next; empty if none is known, or if none was searched for under this
-            allowed loss.
+        plan: The plan, in words, that labels may prove next. Empty if there is none, or if the verdict is for an allowed loss
+            for which no such plan was searched.
         differing: The number of answers of ``plan`` that differ from the current setup's and have no label. They count as
             lost.
         questions: Pairs (request id, digest of an answer) that people should label; empty if labels cannot prove ``plan``.
@@ -237,8 +240,8 @@ class Verdict:
     """Whether to switch from the current setup, or the strongest single model, to another plan.
 
     Attributes:
-        opponent: The baseline as it appears in sentences: ``"what runs today"``, a model, or under an objective ``"the best
-            single model"``.
+        opponent: The baseline as it appears in sentences: ``"what runs today"``, the name of a model or, if the plans are for
+            an objective, ``"the best single model"``.
         is_today: Whether the baseline is the application's current setup; otherwise it is the single model with the best
             results.
         models: The baseline's model of each stage.
@@ -281,9 +284,9 @@ class Verdict:
     # -- the rule --------------------------------------------------------------------------------------------------
 
     def at(self, max_loss: float) -> Self:
-        """Return the verdict for another allowed loss of accuracy, from the same intervals.
+        """Return the verdict for another allowed loss of accuracy (``max_loss``), from the same intervals.
 
-        What labels could still prove is left empty in the result, since this needs the store's results.
+        What further labels could prove is not known for it, since finding that out needs the store's results.
         """
         by_today = self.by_today
         if by_today is not None and max_loss != self.max_loss:
@@ -296,11 +299,11 @@ class Verdict:
 
     @property
     def rungs(self) -> list[ComparedPlan]:
-        """The plans that the verdict's rule tests one after the other, most expensive first: all plans that are predicted
-        to save enough.
+        """The plans that the verdict's rule tests in turn, the most expensive first.
 
-        Plans with few results are left out, because their failure would end the tests before plans with many results. Which
-        plans are in the list does not depend on the answers of the test requests.
+        These are the plans that are predicted to save enough. Plans with few results are left out, because their failure would
+        end the tests before plans with many results. Which plans are in the list does not depend on the answers of the test
+        requests.
         """
         found = [
             plan
@@ -312,8 +315,9 @@ class Verdict:
 
     @cached_property
     def _decided(self) -> tuple[Advice, ComparedPlan | None, float]:
-        """A tuple: the advice, the plan that it is about (None if there is too little data), and the share of the requests
-        that this plan should serve.
+        """(Advice, plan that the advice is about, share of the requests that this plan should serve).
+
+        The plan is None if there is too little data.
         """
         if self.why_not:
             return "not enough data", None, 0.0
@@ -362,19 +366,19 @@ class Verdict:
         return saves or (plan.gain > 0.0 and plan.best_high > self.max_loss)
 
     def _distance(self, plan: ComparedPlan) -> tuple[bool, bool, float, float]:
-        """Return a sort key that is small for a plan that is close to a switch: it needs few more requests, saves money,
-        and loses little.
+        """Return a sort key by which a plan comes early if little is missing for the advice to switch to it.
+
+        Such a plan needs few more requests, saves money, and loses little.
         """
         times = self._times(plan)
         return times > MOST_TIMES, plan.saved_usd <= 0.0, times, -plan.gain_low
 
     def _shared(self, failed: ComparedPlan | None) -> tuple[ComparedPlan | None, float]:
-        """Return (plan, share of the requests that it should serve): the pair with the largest saving of those whose loss
-        is allowed.
+        """Return (plan, share of the requests that it should serve) with the largest saving for which the loss is allowed.
 
-        ``failed`` is the first plan that failed its test; None gives (None, 0). The share of ``failed`` is computed from
-        its own interval, which keeps the error of all tests together at 5 %. The share of any other plan is computed from
-        the wider interval that holds for all plans together at 99 %. This adds an error of at most 1 %.
+        ``failed`` is the first plan that failed its test; without one, the result is (None, 0). The share of ``failed`` is
+        computed from its own interval, which keeps the error of all tests together at 5 %. The share of any other plan is
+        computed from the wider interval that holds for all plans together at 99 %. This adds an error of at most 1 %.
         """
         if failed is None:
             return None, 0.0
@@ -386,8 +390,8 @@ class Verdict:
     def _share(self, plan: ComparedPlan, low: float, most: float) -> float:
         """Return the largest share of requests that the plan may serve without losing more than allowed; at most ``most``.
 
-        ``low`` is the lower end of the plan's gain. The result is 0 if the share would be below :data:`LEAST_SHARE`, ``low`` is
-        not negative, no saving is proven, or the expected loss is not allowed.
+        ``low`` is the lower end of the plan's gain. The result is 0 if the share would be below :data:`LEAST_SHARE`. It is also
+        0 if ``low`` is not negative, no saving is proven, or the expected loss is larger than allowed.
         """
         if not (plan.is_saving and plan.gain > -self.max_loss and low < 0.0):
             return 0.0
@@ -436,12 +440,11 @@ class Verdict:
 
     @property
     def served(self) -> ComparedPlan | None:
-        """The figures over all requests if :attr:`plan` serves its share of the requests, and the baseline the rest; None
-        without a plan.
+        """The figures for a service in which :attr:`plan` answers its share of the requests and the baseline the rest.
 
-        If the advice is to switch, the tests have excluded a larger loss than allowed, so the gain's interval does not go
-        below this loss. The confidence is 95 % for all tests together, or 94 % if a plan serves a share after another plan
-        failed.
+        None without a plan. If the advice is to switch and the plan does not cost more, the tests have excluded a larger loss
+        than allowed; then the gain's interval does not go below this loss. The confidence is 95 % for all tests together, or 94
+        % if a plan serves a share after another plan failed.
         """
         if self.plan is None:
             return None
@@ -461,8 +464,9 @@ class Verdict:
 
     @property
     def loss(self) -> float | None:
-        """The largest loss of accuracy that is not ruled out (95 %), a fraction; 0 if every loss is excluded; None without
-        a plan.
+        """The largest loss of accuracy, a fraction, that is still possible at 95 % confidence; None without a plan.
+
+        0 if every loss is excluded.
         """
         return None if self.served is None else max(-self.served.best_low, 0.0)
 
@@ -488,9 +492,7 @@ class Verdict:
 
     @property
     def promising(self) -> tuple[str, ...]:
-        """The models that are predicted to save enough if they run every stage, but that too few requests have run to prove
-        it.
-        """
+        """The models whose results are too few for a proof, but which are predicted to save enough if they run every stage."""
         return tuple(plan.code[0][1] for plan in self._unproven_models if plan.cost_usd <= self._worth_usd)
 
     @property
@@ -524,9 +526,9 @@ class Verdict:
     def ends_buying(self) -> bool:
         """Whether a profile that recomputes the verdict repeatedly may stop now, although the budget is not used up.
 
-        True if the advice is to keep, or if people are asked next. For the advice to switch, three conditions have to hold.
-        The plan serves all requests. The same plan is advised if the intervals of plans that lack results are made wider
-        (:data:`EARLY`). No plan that saves clearly more may still pass.
+        True if the advice is to keep, or if people are asked next. If the advice is to switch, three conditions have to hold:
+        The plan serves all requests. It is still advised if plans that lack results get wider intervals (by :data:`EARLY`). No
+        plan that saves clearly more may still be proven.
         """
         if self.advice != "switch" or self.plan is None:
             return self.advice == "keep" or bool(self.waiting)  # people are asked next
@@ -543,10 +545,9 @@ class Verdict:
 
     @property
     def max_cost_usd(self) -> float | None:
-        """The limit on the mean cost, in dollars per request, of the objective with which a service runs :attr:`plan`;
-        rounded to three digits.
+        """The limit on the mean cost, in dollars per request, with which a service gets :attr:`plan` from the planner.
 
-        None without a plan.
+        It is rounded to three digits, and not below the plan's cost. None without a plan.
         """
         if self.plan is None:
             return None
@@ -554,11 +555,11 @@ class Verdict:
         return float(f"{1.005 * (self.plan.cost_usd if self.plan.cap_usd is None else self.plan.cap_usd):.3g}")
 
     def on(self, cost_usd: float, policy: str) -> Verdict | None:
-        """Return the verdict on the plan of another objective, estimated from the two compared plans that cost just less
-        and just more.
+        """Return the verdict on a plan that was not compared itself, such as the plan for another objective.
 
-        Such a plan is not the best of several, so its own interval counts. The plan passes if, with 95 % confidence, it saves
-        money and loses at most ``max_loss``, or gains accuracy.
+        Its figures are interpolated between the two compared plans whose costs are next to its cost. Since it is not the best
+        of several plans, its own interval counts. It passes if, with 95 % confidence, it saves money and loses at most
+        ``max_loss``, or gains accuracy.
 
         Args:
             cost_usd: The plan's expected cost in dollars per request.
@@ -695,8 +696,8 @@ def why_not_enough(found: Verdict) -> str:
 
 
 def columns(found: Verdict) -> tuple[str, ...]:
-    """Return the headings of the table of :func:`table_rows`. A heading that begins with ``<`` is for a column aligned
-    left.
+    """Return the headings of the table of :func:`table_rows`. A ``<`` at the beginning of a heading means that the column is
+    aligned left.
     """
     right = "right" if found.by_today is None else "as good"
     return "<plan", right, "points, 95 %", "$/1,000", "dollars"
@@ -731,13 +732,12 @@ def _cut(words: str, room: int) -> str:
 
 
 def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True) -> str:
-    """Return a sentence on the smallest loss of accuracy that a number of requests can exclude, before any result is paid
-    for.
+    """Return a sentence that says how small a loss of accuracy could be excluded with ``requests`` requests.
 
-    ``labelled`` says whether all of these requests have labels, and only changes the words. If no answer differs on n
-    requests, a loss of 1 - 0.05^(1/n) remains possible. A plan that changes a quarter of the answers, equally for better
-    and worse, has a standard error of 0.5 / sqrt(n). The interval for the best of a few plans ends 2.2 standard errors
-    away.
+    It is for readers who have not paid for any result yet. ``labelled`` says whether all of these requests have labels, and
+    only changes the words. If no answer differs on n requests, a loss of 1 - 0.05^(1/n) remains possible. A plan that changes a
+    quarter of the answers, equally for better and worse, has a standard error of 0.5 / sqrt(n). The interval for the best of a
+    few plans ends 2.2 standard errors away.
     """
     if requests < 1:
         return f"No {'labelled ' if labelled else ''}request: nothing can be proven."
@@ -753,11 +753,10 @@ def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True)
 
 
 def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
-    """Return in one line why the labelled requests are too few to prove any plan, however many results are recorded; empty
-    if they may suffice.
+    """Return a line that says why the labelled requests are too few to prove any plan; empty if they may suffice.
 
-    The best possible plan loses no answer and is right whenever the baseline is wrong. Serving this plan to half of the
-    requests would suffice, so a loss of twice the allowed size has to be ruled out.
+    Even the best possible plan is considered: it loses no answer and is right whenever the baseline is wrong. Serving this plan
+    to half of the requests would suffice, so a loss of twice the allowed size has to be ruled out.
 
     Args:
         requests: The number of labelled requests.

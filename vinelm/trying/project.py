@@ -46,8 +46,8 @@ class FirstRun:
 def with_requests(asked: FirstRun, recorded: Traces, before: Before) -> FirstRun:
     """If the application has no project yet, write the requests in recorded traces to a file next to the application.
 
-    Return the settings with this file as the dataset; unchanged if there is a project. The file's old content is added to
-    ``before``.
+    Return the settings with this file as the dataset; if there is a project, return ``asked`` unchanged. The file's old content
+    is added to ``before``.
 
     Raises:
         ConfigError: The traces have no inputs, or another file has that name.

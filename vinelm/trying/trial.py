@@ -225,8 +225,9 @@ def try_app(
 
 
 def kept_max_loss(trie: Path) -> float | None:
-    """Return the allowed loss of accuracy of the verdict in a trie's file; None if the file has no verdict or cannot be
-    read.
+    """Return the accuracy that a plan may lose (``max_loss``), as stored with the verdict in a trie's file.
+
+    None if the file has no verdict or cannot be read.
     """
     from vinelm.vinefile import load_trie
 
@@ -263,7 +264,7 @@ def _checked(tell: Callable[[str], None], today: str | None = None) -> tuple[Inp
 
 
 def _named(today: str, catalog: Catalog) -> str:
-    """Return the catalog name of the model ``today``, which is given as ``provider:model`` or by this name."""
+    """Return the catalog name of a model; ``today`` is this name, or the model as ``provider:model``."""
     for model in catalog.models:
         if today in (f"{model.provider}:{model.model_id}", model.name):
             return model.name
@@ -308,8 +309,8 @@ def _bought(
 ) -> tuple[Verdict | None, bool]:
     """Call :func:`_buy` with these arguments and return its result.
 
-    If a request takes more turns of a loop than the template allows, write a template with more turns to the workflow file
-    and try again.
+    If a request takes more turns of a loop than the template allows, raise the number of turns in the workflow file and try
+    again.
     """
     while True:
         open_turns = asks_for_turns(workflow_file_of(Path()))
@@ -332,7 +333,8 @@ def _buy(
     profile.
 
     Returns:
-        (verdict, whether the profile was stopped). The verdict is None if the profile has made no final verdict.
+        (verdict, whether Ctrl-C or SIGTERM stopped the profile). The verdict is on the results at the end of the profile; None
+            if none was made then, or the profile was stopped.
     """
     from vinelm.api.estimation import MAX_ERROR
     from vinelm.api.profiling import require_sound, run_profile

@@ -22,14 +22,14 @@ BOUNDS: tuple[SweptBound, ...] = ("max_cost_usd", "min_accuracy", "max_latency_s
 class StoreComparison:
     """A comparison of policies according to a store's results.
 
-    Each part of the requests tests plans that were chosen on the other parts.
+    The requests are split into parts, and each part tests the plans that were chosen on the other parts.
 
     Attributes:
         evaluation: The evaluation with its verdict; None if nothing was compared.
         sweeps: One sweep for each limit of the objective (such as the budget), which takes a range of values; a sweep is
             left out if no policy meets any of its values.
-        signals_gain: The accuracy gained by planning with signals instead of paths: the paired difference, as a mean over
-            the cost budgets; None if it was not computed, for example without signals.
+        signals_gain: The accuracy gained by plans that depend on signals (what answers show without labels) over plans that do
+            not. A mean over the cost budgets; None if it was not computed, for example without signals.
         why_not: The reason why nothing was compared, in one line; None if policies were compared.
     """
 

@@ -52,11 +52,11 @@ def evaluate(
     """Return an evaluation of whether VineLM is worth using for a workflow. Calls no model and spends nothing, unless
     ``serve`` is given.
 
-    The requests of the store are split into four parts by a hash of their ids. Each part tests plans that were chosen on
-    the other three parts, with a doubly robust estimate from its results. The plans are those of VineLM over paths and over
-    signals, the best fixed plan, the best single model, a majority vote, and asking models until two agree. The verdict is
-    that of :func:`~vinelm.estimate` on the same store. With ``serve``, plans chosen on the whole store are served instead,
-    to requests that have no stored result.
+    The requests of the store are split into four parts by a hash of their ids. Each part tests plans that were chosen on the
+    other three parts, with a doubly robust estimate from its results. VineLM makes two plans: one depends on the stages and
+    models so far, the other also on signals (what answers show without labels). The others are the best fixed plan, the best
+    single model, a majority vote, and asking models until two agree. The verdict is that of :func:`~vinelm.estimate` on the
+    same store. With ``serve``, plans chosen on the whole store are served instead, to requests that have no stored result.
 
     Args:
         store: The path of the store.
@@ -237,8 +237,9 @@ class _Subject:
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:
-    """Return an evaluation for each cost budget of a sweep. Their intervals are wide enough to hold for all budgets
-    together.
+    """Return one evaluation for each of the cost budgets at which policies were tested.
+
+    The intervals are wide enough to hold for all budgets together.
 
     Args:
         found: The evaluation of the whole sweep.

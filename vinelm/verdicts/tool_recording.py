@@ -178,11 +178,10 @@ class _Recording:
         return replace(served, cost_usd=served.cost_usd + sum(unpaid))
 
     def _told(self, part: SessionPart) -> SessionPart:
-        """Return a recorded call with the cost and the read-only flag that the tool's declaration gives; messages are
-        unchanged.
+        """Return a recorded tool call with the cost and the read-only flag that the tool's declaration states.
 
-        Tools that the caller has named as read-only get the flag in any case. A tool without a declaration keeps the
-        recorded values.
+        Other parts of the session, such as messages, are returned unchanged. Tools that the caller has named as read-only get
+        the flag in any case. A tool without a declaration keeps the recorded values.
         """
         if not isinstance(part.event, ToolEvent):
             return part

@@ -110,9 +110,9 @@ def verify(
             early, ``is_complete`` is False.
 
     Raises:
-        ConfigError: Store, trie and workflow do not belong together, no or too few requests are left, models cost money and
-            no budget is given, a judge scores the workflow and no request has a label, the log belongs to another
-            verification, or ``signals`` is set and the trie, the workflow or the graph has no signals.
+        ConfigError: Store, trie and workflow do not belong together, or too few requests are left. Models cost money and no
+            budget is given. A judge scores the workflow and no request has a label. The log belongs to another verification. Or
+            ``signals`` is set and the trie, the workflow or the graph has no signals.
         InfeasibleError: No path meets the objective's limits.
         StoreError: The store cannot be read.
 

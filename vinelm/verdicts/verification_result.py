@@ -72,8 +72,8 @@ class Verification:
 
     @property
     def promised_interval(self) -> Interval | None:
-        """The interval in which the accuracy on the served requests is predicted to lie with 90 %; None if the trie has no
-        standard errors.
+        """The interval in which the accuracy on the served requests is predicted to lie with a probability of 90 %; None if the
+        trie has no standard errors.
         """
         return self.decision.promise.prediction(len(self.rows) or self.requests)
 
@@ -89,7 +89,8 @@ class Verification:
 
     @property
     def promised_cost_interval(self) -> Interval | None:
-        """The interval in which the mean cost of the served requests, in dollars, is predicted to lie with 90 %.
+        """The interval in which the mean cost of the served requests, in dollars, is predicted to lie with a probability
+        of 90 %.
 
         None if the trie has no standard errors, or fewer than two requests were served.
         """

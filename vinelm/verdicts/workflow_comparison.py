@@ -187,7 +187,7 @@ def compare_workflows(store: str | Path, against: str | Path) -> WorkflowCompari
 
 @dataclass(frozen=True, eq=False)
 class _Followed:
-    """The fixed plans of a store, and its recorded results, which show which requests followed each plan.
+    """The fixed plans of a store, and its recorded results, which show the requests that followed each plan.
 
     Attributes:
         evidence: The contents of the store.

@@ -1,10 +1,10 @@
 """The ``.vine`` file: an annotated trie as a ZIP of stored ``.npy`` arrays and one ``manifest.json``. No pickle.
 
-Each array is a member ``NAME.npy`` whose bytes are not compressed and start at a multiple of 64, so that the file can be
-mapped into memory; any ZIP tool and ``numpy.load`` can read it. The manifest holds the format version, the stages and
-models of the trie, the template, the catalog with its prices and their dates, and ``meta`` (provenance). Loading verifies
-the checksum of every member. Of the catalog, only models, prices and engines are read. Anybody may have written the file,
-so it must not decide where calls are sent.
+Each array is a member ``NAME.npy``, which any ZIP tool and ``numpy.load`` can read. Its bytes are not compressed and start at a
+multiple of 64, so that the file can be mapped into memory. The manifest holds the format version, the stages and models of the
+trie, the template, the catalog with its prices and their dates, and ``meta`` (provenance). Loading verifies the checksum of
+every member. Of the catalog, only models, prices and engines are read. Anybody may have written the file, so it must not decide
+where calls are sent.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
         annotated: The trie. The same trie gives the same bytes.
 
     Raises:
-        TrieFileError: The file cannot be written, ``path`` is not a regular file, or ``meta`` is not plain JSON. Or the
-            trie is a trie of signals, which can only be saved as the ``signals`` of its trie of paths. Or its ``signals``
-            were changed to return only last answers.
+        TrieFileError: The file cannot be written, ``path`` is not a regular file, or ``meta`` is not plain JSON. Or the trie is
+            a trie of signals, which can only be saved as the ``signals`` of its trie of paths. Or its ``signals`` are for
+            graphs that can only return the last answer (:meth:`SignalTrie.returning_last`).
     """
     path = Path(path)
     if isinstance(annotated, SignalTrie):
@@ -109,8 +109,8 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
 
     Args:
         path: The ``.vine`` file.
-        mmap: True copies a file of 64 MB or more to a temporary file without a name, which is mapped into memory and needs
-            space in the folder for temporary files; smaller files are read into memory. False always reads into memory.
+        mmap: True copies a file of 64 MB or more to a temporary file without a name and maps this copy into memory. The copy
+            needs space in the folder for temporary files. Smaller files are read into memory. False always reads into memory.
             ``"file"`` maps the file itself, whatever its size, so that all processes share one copy of its arrays in memory.
             Then replace it only by another file, as :func:`save_trie` does: writing into it would crash these processes.
 
@@ -310,7 +310,7 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
 
 
 def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> SignalTrie:
-    """Return the trie of signals in a file. Its rates are for graphs that may return earlier answers."""
+    """Return the trie of signals that a file contains, as it is for graphs that may return an earlier answer."""
     about = manifest["signals"]
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
     labels = Outcomes.labels_from(about["labels"])

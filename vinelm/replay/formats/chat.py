@@ -43,11 +43,10 @@ _OPERATION = re.compile(r"(chat|generate_content|text_completion)\s")
 
 
 def step_name(chosen: Any, *names: Any) -> str:
-    """Return the name of the step, at most 200 characters: ``chosen``, the name that the application gave, if it is not
-    empty.
+    """Return a name for the step that made a call, at most 200 characters long; "" if there is none.
 
-    Otherwise it is the first of ``names`` that is not empty and not a name that a library gives to each of its calls;
-    "" without one.
+    It is ``chosen``, which the application has set, if that is not empty. Otherwise it is the first of ``names`` that is not
+    empty, unless a library gives that name to each of its calls.
     """
     found = text(chosen) or next((one for one in map(text, names) if one and not is_generic(one)), "")
     return found[:200]
@@ -175,9 +174,9 @@ def _calls(message: Mapping[str, Any]) -> tuple[bool, list[dict[str, Any]]]:
 
 
 def _block(block: Any) -> dict[str, Any] | None:
-    """Return one part of a message in OpenAI's form: text, other content, tool call, or a message with a tool's result.
+    """Convert one part of a message to OpenAI's form; None for reasoning, which is left out.
 
-    None for reasoning, which is left out.
+    The result is a text, other content, a tool call, or a message with a tool's result.
     """
     if isinstance(block, str):
         return {"type": "text", "text": block}
@@ -251,8 +250,9 @@ def settings_of(value: Any) -> dict[str, Any]:
 
 
 def format_of(value: Any) -> dict[str, Any] | None:
-    """Return the ``response_format`` among a call's parameters, which may be those of OpenAI's Responses API. None for
-    plain text.
+    """Return the requested ``response_format`` of a call, given its parameters; None if plain text was requested.
+
+    The parameters may be those of OpenAI's Responses API.
     """
     given = mapping(value)
     found = mapping(first(given.get("response_format"), mapping(given.get("text")).get("format")))

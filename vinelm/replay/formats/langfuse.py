@@ -87,7 +87,10 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _usage(record: Mapping[str, Any]) -> CallTokens:
-    """Return a record's numbers of prompt, answer and cached tokens, whether or not ``input`` includes the cached tokens."""
+    """Return a record's numbers of prompt, answer and cached tokens.
+
+    In some records ``input`` includes the cached tokens, in others it does not; both are understood.
+    """
     details = mapping(first(record.get("usageDetails"), record.get("usage_details"), record.get("usage")))
     known = {name: found for name in details if (found := count(details[name])) is not None and name != "total"}
     if not known:

@@ -66,8 +66,9 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _usage(outputs: Any) -> Any:
-    """Return the token usage in a run's outputs, where it is stored next to the answer, in its message, or in LangChain's
-    ``llm_output``.
+    """Return the token usage in a run's outputs; None if it is missing.
+
+    It is searched in the outputs themselves, in the answer's message, and in LangChain's ``llm_output``.
     """
     of = mapping(outputs)
     generation = of.get("generations")

@@ -76,10 +76,11 @@ def read_calls(
 ) -> Iterator[LoggedCall]:
     """Yield the LLM calls of traces, one at a time, in bounded memory.
 
-    Reads Langfuse, LangSmith, OpenTelemetry, OpenInference, LiteLLM, OpenAI's requests with responses, also those of a batch
-    (joined by ``custom_id``; the order of the files does not matter), and lines of
-    :class:`~vinelm.VineRecorder`; JSON, JSON lines, CSV and Parquet, also packed with gzip. A record that cannot be read is
-    counted and left out.
+    Reads traces of Langfuse, LangSmith, OpenTelemetry, OpenInference and LiteLLM, and lines of :class:`~vinelm.VineRecorder`.
+    Also reads OpenAI's requests with their responses. Those of a batch are joined by ``custom_id``, whatever the order of the
+    files.
+
+    The files are JSON, JSON lines, CSV or Parquet, also packed with gzip. A record that cannot be read is counted and left out.
 
     Args:
         paths: Files, and folders that are searched for them.
@@ -134,7 +135,7 @@ def read_calls(
 
 
 def weighted(calls: Iterable[LoggedCall], weight: Callable[[LoggedCall], Any]) -> Iterator[LoggedCall]:
-    """Yield the calls, each with ``stands_for``, the number of calls that it represents, set to ``weight(call)``.
+    """Set ``stands_for`` of each call, the number of calls that it represents, to ``weight(call)``, and yield the calls.
 
     Raises:
         ConfigError: ``weight`` fails, or does not return a number >= 0.

@@ -69,7 +69,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 
 def _read(file: IO[bytes], most: int) -> bytes:
-    """Return the first ``most`` bytes of a file; fewer if the file is shorter, or is damaged after them."""
+    """Return the first ``most`` bytes of a file; fewer if the file ends, or is damaged, before that many."""
     found = b""
     with suppress(EOFError, zlib.error, gzip.BadGzipFile):
         while len(found) < most and (piece := file.read(min(_PIECE, most - len(found)))):

@@ -47,9 +47,10 @@ _CONVERSATION = ("session_id", "thread_id", "conversation_id", "sessionId", "thr
 
 
 def conversation_of(said: Mapping[str, Any], *named: Any) -> str:
-    """Return the first of ``named`` that is not empty, otherwise the session or thread in ``said``; "" without either.
+    """Return the name of a call's conversation: the first of ``named`` that is not empty, otherwise the one in ``said``.
 
-    ``said`` has the metadata that the application gave to a call.
+    ``said`` has the metadata that the application gave to the call, such as a session or thread. The result is "" without a
+    name.
     """
     return text(first(*named, *(said.get(name) for name in _CONVERSATION)))
 

@@ -44,8 +44,7 @@ class Desk:
         self._kept, self._lock = kept, Lock()
 
     def next_question(self, who: str) -> dict[str, Any] | None:
-        """Return the question that the proof needs next and that is not reserved for another person; reserve it for the
-        person ``who``.
+        """Return the next open question that is not reserved for another person, and reserve it for the person ``who``.
 
         None if no question is left.
         """

@@ -38,11 +38,12 @@ class BudgetPlans:
     """Computes the plans for a range of budgets.
 
     Attributes:
-        searched: The trie over which VineLM plans.
-        plans: The plans over paths, including the fixed plans that VineLM's plans are compared with.
+        searched: The trie from which VineLM's plans are chosen.
+        plans: Makes plans that depend on the stages and models so far only, and the fixed plans that VineLM's plans are
+            compared with.
         comparison: The estimates for every policy from the recorded results.
         verdict: The verdict of the page.
-        own: The plan that the verdict is about, which is shown first; None without one.
+        own: The verdict's plan, which is shown first; None if the verdict has no plan.
         baseline: The plan that the bars are compared with: the current setup, or the most accurate single model; None
             without one.
         is_today: Whether the baseline is the current setup.
@@ -129,10 +130,10 @@ class BudgetPlans:
         return () if sweep is None else sweep.points.get(self._policy, ())  # type: ignore[call-overload]
 
     def _budgets(self) -> Sequence[float | None]:
-        """Return the tested budgets, and one budget between each two neighbours, in dollars per request.
+        """Return budgets in dollars per request, in rising order: the tested ones, and one between each pair of neighbours.
 
-        Without tested budgets, return budgets over the range of the frontier; if all plans are free, return only None (no
-        budget).
+        Without tested budgets, return budgets from the cheapest to the most expensive plan. If all plans are free, return only
+        None (no budget).
         """
         tested = sorted({cap for one in self._tested_points() if (cap := one.objective.max_cost_usd) is not None})
         if tested:

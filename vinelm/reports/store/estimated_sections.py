@@ -72,10 +72,10 @@ def interval_of(value: float, standard_error: float | None) -> Interval:
 
 
 def estimated_frontiers(plans: Plans[Any], bound: Bound) -> tuple[PolicyFrontier, ...]:
-    """Return the estimated frontiers of three policies over the same caps: VineLM, the best fixed plan and the best single
-    model.
+    """Return the frontiers of three policies: VineLM, the best fixed plan and the best single model.
 
-    ``bound`` is the limit of the objective that is capped: mean cost or latency.
+    A frontier has a policy's best plan under each of several caps, with estimated figures; the caps are the same for all three.
+    ``bound`` says what is capped: the mean cost or the latency.
     """
     found = plans.frontier_range()
     ends = (found.cheapest_usd, found.dearest_usd) if bound == "max_cost_usd" else (found.fastest_s, found.slowest_s)
@@ -202,8 +202,9 @@ def _share(value: float, width: float | None) -> str:
 
 
 def stage_table(annotated: AnnotatedTrie) -> Table:
-    """Return a table with a row for each depth (number of calls) and stage of the trie: the numbers of nodes, of nodes with
-    recorded results, and of recorded results.
+    """Return a table with a row for each depth (number of calls) and stage of the trie.
+
+    A row has three numbers: all nodes, nodes with recorded results, and recorded results.
     """
     rows, trie = [], annotated.trie
     for depth, level in enumerate(trie.levels[1:], start=1):

@@ -80,7 +80,10 @@ def check_section(rows: Sequence[Observation]) -> Section | None:
 
 
 def signals_section(comparison: StoreComparison, annotated: AnnotatedTrie) -> Section:
-    """Return a section on the gain of planning over signals, compared with planning over paths."""
+    """Return a section on how much accuracy plans gain if they depend on signals: what answers show without labels.
+
+    The gain is over plans that depend on the stages and models so far only.
+    """
     gain = comparison.signals_gain
     if gain is None:
         why = (

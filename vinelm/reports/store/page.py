@@ -182,7 +182,8 @@ def _require_evaluation_of(
     """Raise an error unless the evaluation was made from these rows, this trie and this seed; None is accepted.
 
     Raises:
-        ConfigError: The evaluation does not belong to them, or it served requests instead of using stored results.
+        ConfigError: The evaluation does not belong to them, or its figures come from requests that it served, not from stored
+            results.
     """
     if evaluation is None:
         return
@@ -274,8 +275,9 @@ class _StorePage:
 
     @cached_property
     def searched(self) -> AnnotatedTrie:
-        """The trie that the shown plans are chosen from: the trie of signals if the verdict's plan uses signals, else
-        ``annotated``.
+        """The trie from which the shown plans are chosen: ``annotated``, or its trie of signals if the verdict's plan needs it.
+
+        In a trie of signals, plans may depend on what answers show without labels.
         """
         return trie_of_verdict(self.annotated, self.verdict)
 
@@ -389,8 +391,9 @@ class _StorePage:
         )
 
     def _baseline_over(self, plans: Plans[Any]) -> Any:
-        """Return the plan in ``plans`` that equals the verdict's baseline (the current setup, or a single model); None without
-        one.
+        """Return the verdict's baseline as one of the plans in ``plans``; None if it is none of them.
+
+        The baseline is the current setup, or a single model.
         """
         if self.today is not None:
             return plans.having(self.today.settings)

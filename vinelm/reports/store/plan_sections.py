@@ -50,9 +50,10 @@ class ShownPlan:
 
 
 def chosen_section(plan: ShownPlan, swept: Sequence[SweptPolicy]) -> Section | None:
-    """Return a section on the plan for each request type, and on the plans that were chosen at each value of the limit.
+    """Return a section on the plan for each request type, and on the plans that were chosen under a range of limits.
 
-    ``swept`` has the results at the values of the limit. None if there is nothing to show.
+    ``swept`` has the results of one policy at each value of the limit that was varied, such as the budget. None if there is
+    nothing to show.
     """
     rows = tuple(
         Row(cells=(page_objective_words(one.objective), " / ".join(one.policy.plans), percent(one.policy.promised_accuracy),

@@ -78,8 +78,9 @@ def _led(series: Sequence[Series]) -> tuple[Series, ...]:
 
 
 def broken(sweep: PolicySweep) -> tuple[str, ...]:
-    """Return one sentence, in a tuple, on how often VineLM's plans break the swept limit; an empty tuple if no plan was
-    tested.
+    """Return one sentence, in a tuple, on how often VineLM's plans exceed the limit that the sweep varies.
+
+    The tuple is empty if no plan was tested.
     """
     known = {name: [one for one in sweep.points.get(name, ()) if _is_known(one)] for name in ("signals", "paths")}
     name = "signals" if len(known["signals"]) >= len(known["paths"]) else "paths"
