@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from kit.openai_like import counting_server
@@ -831,3 +832,136 @@ def test_a_model_without_a_list_price_needs_a_catalog_first(folder, capsys):
     said = init(folder, capsys, source, "graph", "--yes")
     assert "openai:my-own-llm has no list price: write models.toml first, with an entry and a price for each model" in said
     assert not (folder / "workflow.py").exists()
+
+
+@pytest.mark.parametrize("place", [".", "core"])
+def test_an_application_in_a_workflow_py_of_its_own_keeps_it(folder, capsys, monkeypatch, place):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # for the process that changes the application
+    (folder / place).mkdir(exist_ok=True)
+    file = folder / place / "workflow.py"
+    file.write_text(f"{HEAD}{LLM}{WRITE}workflow = one_node('write', write).compile()\n")
+    at = "workflow.py" if place == "." else "core/workflow.py"
+    assert main(["try", at, "--dataset", "q.jsonl", "--apply", "--budget-usd", "1", "--dry-run"]) == 0
+    said = capsys.readouterr()
+    assert "No model was called and nothing was written." in " ".join(said.out.split())
+    assert main(["init", at, "--dataset", "q.jsonl", "--apply"]) == 0
+    assert "vinelm check vinelm_workflow:workflow" in capsys.readouterr().out
+    assert "vine.around(" in file.read_text(encoding="utf-8")
+    assert "from workflow import workflow as app" in (folder / place / "vinelm_workflow.py").read_text(encoding="utf-8")
+    assert main(["init", at, "--dataset", "q.jsonl"]) == 2
+    assert "vinelm_workflow.py: exists already" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_package_file_whose_modules_import_each_other_is_a_package(folder, capsys):
+    (folder / "src" / "nodes").mkdir(parents=True)
+    (folder / "src" / "models.py").write_text(f"from kit.openai_like import ChatOpenAI\n{LLM}")
+    (folder / "src" / "nodes" / "writing.py").write_text(
+        "from ..models import llm\ndef write(state):\n    return {'answer': llm.invoke(state['question']).text}\n"
+    )
+    (folder / "src" / "graph.py").write_text(
+        f"{HEAD}from .nodes.writing import write\ngraph = one_node('write', write).compile()\n"
+    )
+    assert main(["init", "src/graph.py", "--dataset", "q.jsonl", "--apply"]) == 0
+    assert "write gpt-4o" in capsys.readouterr().out
+    forget(folder)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "src"]:
+        sys.modules.pop(name)
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "Ready." in capsys.readouterr().out
+
+
+def test_a_class_that_a_variable_of_the_function_holds_makes_the_model(folder, capsys):
+    source = (
+        "def make(size):\n    kind = ChatOpenAI\n    settings = {'model': size}\n    return kind(**settings)\n"
+        f"llm = make('gpt-4o')\nEMBEDDINGS = 'openai/text-embedding-3-small'\n{GRAPH}"
+    )
+    found = init(folder, capsys, source, "graph", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert found["models_today"] == ["openai:gpt-4o"]
+    assert "return vine.around(kind(**settings))" in (folder / "app_of_init.py").read_text(encoding="utf-8")
+    assert "embedding" not in (folder / "models.toml").read_text(encoding="utf-8")
+
+
+SKIPS = """
+import logging
+log = logging.getLogger()
+def is_long(text):
+    return len(text.split()) > 300
+def write(state: State):
+    return {"draft": llm.invoke(state["question"]).text}
+def check(state: State):
+BODY
+def final(state: State):
+    return {"answer": llm.invoke(state["draft"]).text}
+builder = one_node("write", write)
+builder.add_node("check", check)
+builder.add_node("final", final)
+builder.add_edge("write", "check")
+builder.add_edge("check", "final")
+graph = builder.compile()
+"""
+
+
+EARLY_RETURN = """
+    if not is_long(state["draft"]):
+        log.info("short")
+        return {}
+    return {"draft": llm.invoke("?").text}
+"""
+UNDER_IF = """
+    draft = state["draft"]
+    if is_long(draft):
+        draft = llm.invoke(draft).text
+    return {"draft": draft}
+"""
+MATCH = """
+    match state["draft"]:
+        case "":
+            return {"draft": llm.invoke("?").text}
+    return {}
+"""
+BOTH = """
+    if is_long(state["draft"]):
+        return {"draft": llm.invoke("a").text}
+    return {"draft": llm.invoke("b").text}
+"""
+RAISES = """
+    if not state["draft"]:
+        raise ValueError
+    return {"draft": llm.invoke("b").text}
+"""
+RETRIES = """
+    for _ in range(3):
+        try:
+            return {"draft": llm.invoke("b").text}
+        except OSError:
+            pass
+    return {}
+"""
+IN_A_FUNCTION = """
+    if not is_long(state["draft"]):
+        return shorten(state)
+    return {"draft": llm.invoke("b").text}
+def shorten(state):
+    return {"draft": llm.invoke("c").text}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "skips"),
+    [
+        (EARLY_RETURN, True), (UNDER_IF, True), (MATCH, True),
+        (BOTH, False), (RAISES, False), (RETRIES, False), (IN_A_FUNCTION, False),
+    ],
+    ids=["an early return", "a call under if", "a match", "both branches", "a raise", "a retry", "a function that calls"],
+)  # fmt: skip
+def test_a_node_that_may_end_without_a_call_is_passed_over_by_the_template(folder, capsys, body, skips):
+    """Such a node failed the check, or each request for which it made no call."""
+    source = f"{LLM}{SKIPS.replace('BODY', body)}"
+    assert init(folder, capsys, source, "graph", "--apply", "--json")["stages"] == ["write", "check", "final"]
+    namespace = {}
+    text = (folder / "workflow.py").read_text(encoding="utf-8")
+    exec(text[text.index("template = ") : text.index("def build")], vars(vinelm.template), namespace)
+    assert (("write", "final") in namespace["template"].flow.follows) == skips
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "Ready." in capsys.readouterr().out

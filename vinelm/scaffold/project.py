@@ -36,18 +36,25 @@ _COMMON_NAMES = frozenset({"graph", "app", "agent", "main", "src"})
 
 
 def workflow_file_of(folder: Path) -> Path:
-    """Return the path of a project's workflow file, which may not exist yet: ``workflow.py``, or ``vinelm_workflow.py`` if
-    the application has a ``workflow.py`` of its own, which imports no :class:`~vinelm.Workflow`.
+    """Return the path of a project's workflow file, which may not exist yet.
+
+    It is ``workflow.py``, or ``vinelm_workflow.py`` if the application has a ``workflow.py`` of its own: a file that imports
+    LangGraph, LangChain or the openai SDK, and no :class:`~vinelm.Workflow`.
     """
     usual = folder / WORKFLOW_FILE
     try:
         tree = ast.parse(usual.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError):  # loading it says what is wrong
         return usual
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    ours = [one for one in imports if (getattr(one, "module", None) or one.names[0].name).partition(".")[0] == "vinelm"]
-    is_ours = any(isinstance(one, ast.Import) or "Workflow" in {alias.name for alias in one.names} for one in ours)
-    return usual if is_ours else folder / OTHER_WORKFLOW_FILE
+    imported = {
+        ((getattr(node, "module", None) or alias.name).partition(".")[0], alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    is_application = any(package.startswith(("langgraph", "langchain", "openai")) for package, _ in imported)
+    is_ours = not imported.isdisjoint({("vinelm", "Workflow"), ("vinelm", "vinelm")})
+    return folder / OTHER_WORKFLOW_FILE if is_application and not is_ours else usual
 
 
 def workflow_spec(folder: Path) -> str:
