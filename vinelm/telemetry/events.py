@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -120,9 +120,8 @@ class ObservedRequest:
 
     def ended(self) -> None:
         """Notify the observers that the run is over."""
-        with suppress(Exception):  # called when a run is collected, where no error can be handled
-            for observer, token in self._tokens.values():
-                _safely(observer, "request_ended", token)
+        for observer, token in self._tokens.values():
+            _safely(observer, "request_ended", token)
 
     @contextmanager
     def current(self) -> Iterator[None]:
