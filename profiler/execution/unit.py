@@ -228,13 +228,12 @@ class UnitRunner:
 
         Under that rule a run continues past the graph's own end.
         """
-        if not self.template.knows_past_ends:
-            self.template.rule.require_served(
-                WorkflowError(
-                    f"workflow {self.workflow.name!r}: its template branches, and the oracle stop goes on past the workflow's "
-                    "own end, where no edge says which stage comes: use stop='workflow'"
-                )
+        self.template.base.form.require_known_ends(
+            WorkflowError(
+                f"workflow {self.workflow.name!r}: its template branches, and the oracle stop goes on past the workflow's "
+                "own end, where no edge says which stage comes: use stop='workflow'"
             )
+        )
 
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
         """Run the graph to the next boundary, the next call of a stage's chat model, or the end.

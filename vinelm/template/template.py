@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeVar, get_args
 
-from vinelm.errors import TemplateError
+from vinelm.errors import TemplateError, VineLMError
 from vinelm.meant import did_you_mean
 from vinelm.template.flow import Flow
 from vinelm.template.steps import (
@@ -34,6 +34,8 @@ OTHER = "other"
 
 
 _Known = TypeVar("_Known", str, str | None)
+_Row = TypeVar("_Row")
+_Slots = TypeVar("_Slots")
 
 
 @dataclass(frozen=True)
@@ -536,6 +538,22 @@ class Branching:
         """Return ``has_ended``: if the application chooses the next stage, only the request's end counts as a stop."""
         return has_ended
 
+    def require_known_ends(self, error: VineLMError) -> None:
+        """Raise ``error`` if the stop rule continues requests past the graph's own end, where the next stage is unknown."""
+        self._template.rule.require_served(error)
+
+    def chosen(self, stages: Sequence[Stage]) -> Sequence[Stage]:
+        """Return those of ``stages`` that a request runs by the application's choice: all of them."""
+        return stages
+
+    def answered(self, rows: Sequence[_Row]) -> Sequence[_Row]:
+        """Return those of a request's rows, in order, that may show an answer: the last, because another stage may follow."""
+        return rows[-1:]
+
+    def slots(self, depth: _Slots, slot: _Slots) -> _Slots:
+        """Return the slot of each group of edges after ``depth`` invocations: ``slot``, the number of the group's stage."""
+        return slot
+
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
         """Return whether loop bounds allow one of the stages ``arms`` to come next; see :meth:`Template.leaves_room`."""
         allowed = self._template.choices_after(stages)
@@ -585,6 +603,21 @@ class Chain(Branching):
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
         """Return the result of the workflow's own check (``verdict``) or, without a check, whether the request ended."""
         return has_ended if verdict is None else verdict
+
+    def require_known_ends(self, error: VineLMError) -> None:
+        """Do nothing, because the template says which stage follows the graph's own end."""
+
+    def chosen(self, stages: Sequence[Stage]) -> Sequence[Stage]:
+        """Return an empty sequence, because the application chooses no stage."""
+        return ()
+
+    def answered(self, rows: Sequence[_Row]) -> Sequence[_Row]:
+        """Return all rows, because each may show an answer."""
+        return rows
+
+    def slots(self, depth: _Slots, slot: _Slots) -> _Slots:
+        """Return ``depth`` as the slot of each group of edges: a fixed plan has one model for each invocation."""
+        return depth
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
         """Return whether the template allows more than ``length`` invocations."""

@@ -185,10 +185,8 @@ class AnnotatedTrie:
 
     def comes_next(self, node: int) -> dict[str, float]:
         """Return, for each stage that may follow the node, P(the stage comes next | the node is reached)."""
-        after = self.trie.arm_items_after(node)
-        if self.arm is None:
-            return dict.fromkeys(after, 1.0 - float(self.stop[node]))
-        return {stage: float(self.arm[item]) for stage, item in after.items()}
+        arm = self.arms[0]
+        return {stage: float(arm[item]) for stage, item in self.trie.arm_items_after(node).items()}
 
     @property
     def rated(self) -> FloatArray:
@@ -455,7 +453,7 @@ class SignalTrie(AnnotatedTrie):
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
         """Return slots as :meth:`AnnotatedTrie.slots` does, but in a chain with one slot per invocation, counted from 0."""
-        found = depth.astype(np.int64) if self.template.base.is_linear else super().slots(stage, depth)[0]
+        found = self.template.base.form.slots(depth.astype(np.int64), super().slots(stage, depth)[0])
         return found, 1 + int(found.max(initial=0))
 
     def with_shares(self, change: FloatArray) -> Self:
