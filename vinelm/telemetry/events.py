@@ -1,10 +1,10 @@
-"""Events of decisions and invocations while a request runs, and the observers that receive them."""
+"""Events while a request runs (a policy's decisions, invocations of stages), and the observers that receive these events."""
 
 from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -23,7 +23,8 @@ class DecisionEvent:
     """A policy's decision about the next model, or about leaving a loop. Contains neither prompts nor API keys.
 
     Attributes:
-        kind: "model" (``model`` runs after ``prefix``) or "end" (of a loop; ``model`` is None).
+        kind: "model" if a model was chosen: ``model`` runs next, after the models in ``prefix``. "end" if the decision was
+            about leaving a loop; ``model`` is then None.
         goes_on: whether the request continues after the decision.
         seconds: wall-clock seconds that the policy took to answer.
         explanation: the policy's :meth:`~vinelm.policies.Policy.last_step`; empty for policies without explanations.
@@ -45,10 +46,15 @@ class Observer(Protocol):
         """Receive the decision that a policy has just made."""
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:
-        """Note that an invocation of ``stage`` begins; ``prefix`` ends with its model. Return a token for :meth:`ended`."""
+        """Note that an invocation of ``stage`` begins, and return a token, which :meth:`ended` gets later.
+
+        ``prefix`` has the models of the request's invocations, the last one for this invocation.
+        """
 
     def ended(self, token: Any, invocation: Invocation | None) -> None:
-        """Note that the invocation has ended; ``invocation`` is None if it was interrupted and will run again."""
+        """Note that an invocation has ended. ``token`` is what :meth:`began` returned. ``invocation`` is None if it was
+        interrupted and will run again.
+        """
 
 
 class Listener(Observer, Protocol):
@@ -62,15 +68,16 @@ class Listener(Observer, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftEvent:
-    """A detected change of one annotated quantity at one node, such as the dollars of its invocation.
+    """A detected change (drift) of one quantity at one node of the trie, such as the cost of the node's invocation.
 
     Attributes:
         stage: the stage of the node's invocation.
         model: the model of the node's invocation.
-        quantity: what has changed: "stop", "dollars", "seconds" or "signal LABEL".
+        quantity: what has changed: "stop" (how often requests end at the node), "dollars", "seconds" or "signal LABEL" (how
+            often LABEL occurs).
         direction: "up" or "down".
         path: the node's models from the first invocation on.
-        annotated: the trie's value of the quantity.
+        annotated: the value of the quantity in the trie.
         seen: the mean that was observed since the change.
     """
 
@@ -85,7 +92,7 @@ class DriftEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryEvent:
-    """The decision on a canary: whether the plan that serves part of the requests should serve more or none.
+    """The decision on a canary, a plan that serves a part of the requests: whether it should serve more of them or none.
 
     Attributes:
         advice: "keep" if the plan is worse and the current setup serves all requests again, otherwise "switch".
@@ -103,8 +110,8 @@ class ObservedRequest:
     """One run of a graph, with the tokens that its observers returned when the run began.
 
     Args:
-        observers: the observers to notify. The method ``request_began`` of each, if it has one, is called now and may return a
-            token. After the run has ended, ``request_ended`` of the same observer gets this token.
+        observers: the observers to notify. If an observer has a method ``request_began``, it is called now and may return a
+            token. After the run has ended, the observer's method ``request_ended`` gets this token.
     """
 
     __slots__ = ("_tokens",)
@@ -120,12 +127,13 @@ class ObservedRequest:
 
     def ended(self) -> None:
         """Notify the observers that the run is over."""
-        for observer, token in self._tokens.values():
-            _safely(observer, "request_ended", token)
+        with suppress(Exception):  # called when a run is collected, where no error can be handled
+            for observer, token in self._tokens.values():
+                _safely(observer, "request_ended", token)
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """While the block notifies observers, let :func:`current_request` return each observer's token for this request."""
+        """Inside the ``with`` block, let :func:`current_request` return each observer's token for this request."""
         before = _REQUEST.set(self)
         try:
             yield
@@ -137,16 +145,16 @@ _REQUEST: ContextVar[ObservedRequest | None] = ContextVar("vinelm observed reque
 
 
 def current_request(observer: Observer) -> Any:
-    """Return the observer's token for the request of the current notification; None if unknown."""
+    """Return the token that an observer returned for the current request; None if there is none."""
     request = _REQUEST.get()
     return None if request is None else request.token_of(observer)
 
 
 class ObserverGroup:
-    """Notifies several observers. If an observer fails, only it misses the event.
+    """Notifies several observers. If one observer fails, all others are still notified.
 
     Attributes:
-        observers: the observers to notify. Callers first check whether there are any, so unobserved events cost nothing.
+        observers: the observers to notify. If it is empty, callers do not even create events.
     """
 
     __slots__ = ("observers",)
@@ -169,11 +177,11 @@ class ObserverGroup:
 
     @property
     def hears(self) -> bool:
-        """Whether some observer captures prompts and answers."""
+        """Whether at least one observer captures prompts and answers."""
         return any(_listens(observer) for observer in self.observers)
 
     def exchanged(self, tokens: list[tuple[Observer, Any]], messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
-        """Notify the observers that capture content of a model's prompt and answer."""
+        """Pass a model's prompt and answer to those observers that capture content."""
         for observer, token in tokens:
             if _listens(observer):
                 _safely(observer, "exchanged", token, messages, answer)
