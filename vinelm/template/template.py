@@ -223,13 +223,6 @@ class Template:
         of_kinds = f", for each of {len(self.kinds)} kinds" if self.kinds else ""
         return (" > ".join(stage.name for stage in own.listed or ()) or words_of(own.steps)) + of_kinds
 
-    @cached_property
-    def joint_invocations(self) -> frozenset[int]:
-        """The invocations (from 0) of a linear template that run in the superstep of their predecessor."""
-        if not any(isinstance(step, Parallel) for step in walk(self.steps)):
-            return frozenset()
-        return frozenset(k for k, position in enumerate(self.flow.positions) if position.is_joint)
-
     def _unrolled(self) -> list[Stage | Parallel]:
         unrolled = list(_unrolled(self.steps))
         last = self.steps[-1]
@@ -296,17 +289,12 @@ class Template:
         return tuple(stage.name for stage in self.certain_stages[:length]) or tuple(known)
 
     @property
-    def knows_past_ends(self) -> bool:
-        """Whether a profile can continue requests past their end; False if the application chooses the next stage.
-
-        After the end no edge of the graph runs, so the next stage would be unknown.
-        """
-        return self.base.form.knows_past_ends
-
-    @property
     def goes_on_past_ends(self) -> bool:
-        """Whether requests that the workflow's own check ended can be continued past this end; see :attr:`knows_past_ends`."""
-        return self.stop == "workflow" and self.knows_past_ends
+        """Whether requests that the workflow's own check ended can be continued past this end.
+
+        False if the application chooses the next stage: after the end no edge of the graph runs, so it would be unknown.
+        """
+        return self.base.form.goes_on_past_ends
 
     def arms_after(self, stages: Sequence[str]) -> tuple[Stage, ...]:
         """Return the stages that may follow these stages, in template order; empty after the last invocation.
@@ -500,9 +488,6 @@ class Branching:
     one.
     """
 
-    knows_past_ends = False
-    """False: after the end of a request, the next stage would be unknown; see :attr:`Template.knows_past_ends`."""
-
     def __init__(self, template: Template) -> None:
         self._template = template
 
@@ -538,6 +523,16 @@ class Branching:
         """Return ``has_ended``: if the application chooses the next stage, only the request's end counts as a stop."""
         return has_ended
 
+    @property
+    def goes_on_past_ends(self) -> bool:
+        """False, because no edge says which stage comes after the end; see :attr:`Template.goes_on_past_ends`."""
+        return False
+
+    @property
+    def answers_first(self) -> bool:
+        """False, because answers after the end of a request are unknown, so that not all can be compared."""
+        return False
+
     def require_known_ends(self, error: VineLMError) -> None:
         """Raise ``error`` if the stop rule continues requests past the graph's own end, where the next stage is unknown."""
         self._template.rule.require_served(error)
@@ -567,12 +562,11 @@ class Branching:
 class Chain(Branching):
     """Computes properties of a template in which a request's position follows from its number of invocations."""
 
-    knows_past_ends = True
-
     @property
     def places(self) -> Flow | None:
         """The automaton as at :attr:`Template.places`, which a chain only needs if two stages run in one superstep."""
-        return self._template.flow if self._template.joint_invocations else None
+        flow = self._template.flow
+        return flow if any(position.is_joint for position in flow.positions) else None
 
     @property
     def certain_stages(self) -> tuple[Stage, ...]:
@@ -603,6 +597,16 @@ class Chain(Branching):
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
         """Return the result of the workflow's own check (``verdict``) or, without a check, whether the request ended."""
         return has_ended if verdict is None else verdict
+
+    @property
+    def goes_on_past_ends(self) -> bool:
+        """Whether the workflow's own check ends requests, which can then be continued past this end."""
+        return self._template.stop == "workflow"
+
+    @property
+    def answers_first(self) -> bool:
+        """Whether every stage writes an answer, so that a request's answers can be compared from its first call on."""
+        return all(stage.answerable for stage in self._template.stages)
 
     def require_known_ends(self, error: VineLMError) -> None:
         """Do nothing, because the template says which stage follows the graph's own end."""
