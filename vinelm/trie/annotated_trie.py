@@ -216,11 +216,6 @@ class AnnotatedTrie:
         return self.by_ends(one=PathReading, several=HistoryReading)
 
     @property
-    def has_path_metrics(self) -> bool:
-        """Whether each node has a single path, and therefore path metrics such as :attr:`accuracy`."""
-        return not self.trie.is_merged
-
-    @property
     def calls_per_hour(self) -> float | None:
         """Requests per hour for which the annotated costs hold: this rate decides how often prompt caches hit.
 
