@@ -92,11 +92,6 @@ def apart(inherited: int) -> dict[str, Any]:
     return {"pass_fds": (inherited,), "start_new_session": True} if os.name == "posix" else {}
 
 
-def signal_self(number: int) -> None:
-    """Send this process a signal that wakes its main thread; callable from any thread."""
-    os.kill(os.getpid(), number)
-
-
 def die_with_parent() -> None:
     """On Linux, let the kernel kill this process when its parent dies. On other systems only a closed socket reveals the
     parent's death.

@@ -24,9 +24,9 @@ OFF = frozenset({"", "false", "0", "no_content", "event_only"})
 ROLES = {"human": "user", "ai": "assistant", "chat": "user", "function": "tool"}
 
 
-def is_asked_for(environment: Mapping[str, str] = os.environ) -> bool:
+def is_asked_for() -> bool:
     """Return whether the environment variable asks for prompts and answers. An unknown value logs a warning and means no."""
-    said = environment.get(VARIABLE, "").strip().lower()
+    said = os.environ.get(VARIABLE, "").strip().lower()
     if said not in ON | OFF:
         known = "NO_CONTENT, SPAN_ONLY, EVENT_ONLY, SPAN_AND_EVENT, true, false"
         logging.getLogger(__name__).warning("%s is none of %s: no content is captured", VARIABLE, known)
