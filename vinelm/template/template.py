@@ -198,9 +198,9 @@ class Template:
         return self.form.certain_stages
 
     @property
-    def listed(self) -> tuple[Stage, ...] | None:
-        """The invocations of a linear template; None if it branches or merges histories."""
-        return None if self.merges else self.certain_stages or None
+    def listed(self) -> tuple[Stage, ...]:
+        """The invocations of a linear template; empty if it branches or merges histories."""
+        return () if self.merges else self.certain_stages
 
     def settings_of(self, models: Mapping[str, str], length: int | None = None) -> dict[str, Any]:
         """Return the settings with which a :class:`~vinelm.policies.StaticPolicy` runs one model at each stage.
@@ -209,7 +209,7 @@ class Template:
             models: The model of each stage, by the stage's name.
             length: The maximum number of invocations; None for all.
         """
-        if self.listed is None:
+        if not self.listed:
             return {"models": dict(models), "length": length}
         return {"path": tuple(models[stage.name] for stage in self.listed[:length])}
 
@@ -221,7 +221,7 @@ class Template:
         """
         own = self.base
         of_kinds = f", for each of {len(self.kinds)} kinds" if self.kinds else ""
-        return (" > ".join(stage.name for stage in own.listed or ()) or words_of(own.steps)) + of_kinds
+        return (" > ".join(stage.name for stage in own.listed) or words_of(own.steps)) + of_kinds
 
     def _unrolled(self) -> list[Stage | Parallel]:
         unrolled = list(_unrolled(self.steps))

@@ -298,10 +298,17 @@ class AnnotatedTrie:
         """
         return self
 
+    def returning_last(self) -> Self:
+        """Return the trie for graphs that can only return their last answer.
+
+        A trie of paths always counts the last answer and is returned unchanged.
+        """
+        return self
+
     @property
     def is_contingent(self) -> bool:
         """Whether plans over the trie depend on what happens: the trie branches, or its nodes have several histories."""
-        return self.arm is not None or self.trie.is_merged
+        return self.branches or self.trie.is_merged
 
     @cached_property
     def accuracy(self) -> FloatArray:

@@ -84,7 +84,7 @@ def _shape(template: Template) -> dict[str, Any]:
     """Return the key ``invocations``, the stage of each call in order; for a template that branches, the keys ``stages`` (all
     stages) and ``template`` (the template as JSON types).
     """
-    if template.listed is not None:
+    if template.listed:
         return {"invocations": [stage.name for stage in template.listed]}
     return {"stages": [stage.name for stage in template.stages], "template": template.to_dict()}
 

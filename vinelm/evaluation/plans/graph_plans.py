@@ -188,7 +188,7 @@ class GraphPlans(Plans[StagePlan]):
         Stages after the path's end get its last model. Empty if a stage has two models on the path.
         """
         found: dict[str, str] = {}
-        stages = [stage.name for stage in self.annotated.template.base.listed or ()]
+        stages = [stage.name for stage in self.annotated.template.base.listed]
         for stage, model in zip(stages, path, strict=False):
             if found.setdefault(stage, model) != model:
                 return {}
