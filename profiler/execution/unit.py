@@ -449,7 +449,7 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
         # This run deviated from the recorded one: what follows would not belong after the rows in the store.
         if outcome.observation.failure is not None or outcome.observation.ended(units.template.stop) != has_passed:
             return None
-        if outcome.observation.left(job.stages[length : length + 1]):
+        if outcome.observation.contradicts(job.stages[length : length + 1]):
             return None
         state = outcome.checkpoint
     return _last(units, job, budget, state)

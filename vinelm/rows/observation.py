@@ -209,7 +209,7 @@ class Observation:
             return followers[0] if len(followers) == 1 else None
         return self.arm if self.arm in followers else None
 
-    def left(self, stages: Collection[str]) -> bool:
+    def contradicts(self, stages: Collection[str]) -> bool:
         """Return whether the row says that another stage than one of ``stages`` came next."""
         return self.arm is not None and self.arm not in stages
 
