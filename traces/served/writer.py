@@ -260,11 +260,11 @@ class StoreWriter(Generic[Item, Kept]):
                         store.close()
                 store = None
                 if _is_about_rows(error):
-                    alone = batches.pop(0)
-                    if len(alone) == 1:
-                        self._set_aside(alone[0], error)
-                    else:
-                        batches = [[item] for item in alone] + batches
+                    batch = batches.pop(0)
+                    if len(batch) == 1:
+                        self._set_aside(batch[0], error)
+                    else:  # one by one, to find the rows that the store refuses
+                        batches = [[item] for item in batch] + batches
                     continue
                 self._tell(error)
                 if self._gives_up(error):
