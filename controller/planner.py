@@ -21,7 +21,7 @@ from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, Metr
 from vinelm.controller.planning.mixed_decision import MixedDecision
 from vinelm.controller.planning.mixture import Hull, Mixture
 from vinelm.controller.planning.objective_class import ObjectiveClass, limits_of
-from vinelm.controller.planning.path_decision import PathDecision
+from vinelm.controller.planning.path_decision import ChanceDecision, PathDecision
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest, load_array
 from vinelm.controller.planning.subtree import Choice, SubtreeView
@@ -268,10 +268,11 @@ class Planner:
             raise no_end(self.metrics, request)
         if choice.relaxed and request.objective.on_infeasible == "raise":
             raise infeasible(view, choice)
+        made = PathDecision
         if request.objective.risk == "dp":
-            choice = self._in_time(view, choice)
+            made, choice = ChanceDecision, self._in_time(view, choice)
         next_model = self._next_model(request.node, choice.target)
-        return PathDecision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
+        return made(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
 
     def _in_time(self, view: SubtreeView, choice: Choice) -> Choice:
         """Return the node to end at under ``risk="dp"``, which takes the probability of a late answer into account.

@@ -195,7 +195,7 @@ def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
     has_answer = np.array([stage.answerable for stage in template.stages])
     keeps = skipped_nodes(trie) | (judges[trie.stage] & (trie.model >= 0))
     keeps &= (trie.depth > 1) & has_answer[trie.stage] & has_answer[trie.stage[trie.parent]]
-    if not annotated.has_path_metrics or not keeps.any():
+    if trie.is_merged or not keeps.any():
         return annotated
     success, stop_success = annotated.success.copy(), annotated.stop_success.copy()
     arm, took = annotated.arms

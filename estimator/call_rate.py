@@ -99,7 +99,7 @@ class CallRate:
         """
         if not self._shared:
             return annotated
-        if not annotated.has_path_metrics:
+        if annotated.trie.is_merged:
             return replace(annotated, cost_usd=annotated.cost_usd + self._cold_rows(annotated.trie))
         trie = annotated.trie
         extra = np.zeros(len(trie))

@@ -31,7 +31,7 @@ def rows_with_nodes(observations: Iterable[Observation], trie: Trie, rule: StopR
     walker = _Walker(rows, trie)
     for row in rows:
         node = walker.find(row)
-        if row.arm is not None and not row.ended(rule) and row.arm not in (arms := walker.arms(node)):
+        if not row.ended(rule) and row.contradicts(arms := walker.arms(node)):
             raise InputError(
                 f"{where_of(row)}: stage {row.arm!r} came next, which the template does not allow there"
                 f" (it allows {', '.join(arms) or 'none'}): add the arm to the template and profile again"

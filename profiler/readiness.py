@@ -445,7 +445,7 @@ def _one_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterat
     if last.failure != "state" and not isinstance(units, ReplayRunner):
         yield _round_trip(units.saver.changed)
     if last.failure is None:
-        shown = rows if units.template.knows_past_ends else rows[-1:]
+        shown = units.template.base.form.answered(rows)
         known = [row for row in shown if row.success is not None]  # a function that continues shows no answer yet
         ended = [row for row in known if row.stopped] or known[-1:]  # before its end a request may show no answer yet
         yield from (_scored(units, request, row, states[row.depth - 1]) for row in ended[:1])

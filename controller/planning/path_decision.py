@@ -35,6 +35,7 @@ class PathDecision(Decision):
     alternatives_shown = ("next_model", "accuracy", "path_cost_usd", "remaining_s", "why", "plan")
     alternatives_words = "Cost: expected dollars of the whole request. Remaining: seconds if every invocation of the plan runs."
     _latency_name = "latency at zero load"
+    _tie_words = "equally good; the chosen one comes first"
 
     @cached_property
     def view(self) -> SubtreeView:
@@ -195,8 +196,6 @@ class PathDecision(Decision):
         if found is not None:
             promised = f"Promised accuracy: {100 * self.promise.accuracy:.1f} %. "
             text = f"{promised}Accuracy interval (90 %): {100 * found[0]:.1f} % to {100 * found[1]:.1f} %. {text}"
-        if self.request.objective.risk == "dp":
-            text += "\nThe stochastic program made the choice; the reasons above compare the steps by their mean times."
         return text
 
     def _short(self) -> str:
@@ -306,7 +305,21 @@ class PathDecision(Decision):
             gap = float(values[at] - values[chosen])
             if gap > 0:
                 return words.format(gap)
-        return "equally good; the chosen one comes first" if self.request.objective.risk != "dp" else "riskier"
+        return self._tie_words
+
+
+class ChanceDecision(PathDecision):
+    """A plan whose end was chosen with the chance of a late answer (``risk="dp"``)."""
+
+    _tie_words = "riskier"
+
+    @property
+    def sentences(self) -> str:
+        """The reason for the choice as full sentences, and that it was not made by mean times."""
+        return (
+            f"{super().sentences}\n"
+            "The stochastic program made the choice; the reasons above compare the steps by their mean times."
+        )
 
 
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:

@@ -108,7 +108,7 @@ class SeenOutcomes(Belief):
         self._writes, self._names = annotated.writes_answer, annotated.stage_names
         template, self._arms = annotated.template, annotated.trie.arms
         # The stage that the application chose is part of what was seen. If it has no choice, the check's verdict is.
-        chosen = () if template.knows_past_ends else template.stages
+        chosen = template.base.form.chosen(template.stages)
         self._numbers = {stage.name: number for number, stage in enumerate(chosen)}
         self._shown: dict[Path, Outcome] = {}
         self._passed: dict[Path, bool] = {}

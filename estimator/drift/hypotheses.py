@@ -90,12 +90,12 @@ def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
 
     Empty if the trie has no signals or the node is not a first call.
     """
-    signals, trie = annotated.signals, annotated.trie
-    if signals is None or int(trie.depth[node]) != 1:
+    told, trie = annotated.tries[-1], annotated.trie
+    if int(trie.depth[node]) != 1:
         return {}
-    path, outcomes = trie.prefix(node), signals.outcomes
+    path, outcomes = trie.prefix(node), told.outcomes
     try:
-        own = signals.trie.child(0, path[0], trie.stages[trie.stage[node]])
+        own = told.trie.child(0, path[0], trie.stages[trie.stage[node]])
     except KeyError:
         return {}
     here = np.flatnonzero(outcomes.node == own)

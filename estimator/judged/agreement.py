@@ -125,16 +125,15 @@ class JudgeAgreement:
         share = (np.asarray(verdicts, np.float64) - self.false_share * np.asarray(judged)) / self.informedness
         return np.clip(share, 0.0, 1.0)
 
-    def variance_at(self, accuracy: Any, judged: Any = 1.0) -> FloatArray:
+    def variance_at(self, accuracy: Any) -> FloatArray:
         """Return the variance that errors of the sensitivity and specificity add to corrected shares (delta method).
 
         Args:
             accuracy: The corrected shares of right answers, of any shape.
-            judged: Shares of requests with an answer for the judge, as in :meth:`corrected`.
         """
         accuracy = np.asarray(accuracy, np.float64)
         by_sensitivity = accuracy**2 * self.sensitivity.variance
-        by_specificity = (np.asarray(judged) - accuracy) ** 2 * self.specificity.variance
+        by_specificity = (1.0 - accuracy) ** 2 * self.specificity.variance
         return np.asarray((by_sensitivity + by_specificity) / self.informedness**2)
 
     def half_width(self, accuracy: float, half_width: float) -> float:

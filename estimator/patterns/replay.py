@@ -178,7 +178,6 @@ def hold_out(
     reads: Iterable[str],
     *,
     groups: Sequence[Hashable] | None = None,
-    folds: int = 3,
     cost_usd: float = 0.0,
 ) -> Replayed:
     """Divide sessions into folds, replay each session with patterns mined from the other folds, and return the sums.
@@ -189,13 +188,12 @@ def hold_out(
         sessions: each has the user's messages and the calls, with arguments and results, in order.
         reads: the names of the read-only tools.
         groups: the group of each session, such as trials of one task. By default, each session is a separate group.
-        folds: the number of folds, >= 2.
         cost_usd: cost of a prefetched read, in dollars.
     """
     names = frozenset(reads)
     of = list(range(len(sessions))) if groups is None else list(groups)
     sums = Replayed()
-    for kept, held in folds_of(of, folds):
+    for kept, held in folds_of(of):
         patterns = mine([sessions[at] for at in kept], names, groups=[of[at] for at in kept])
         for at in held:
             found = predictions(patterns, sessions[at])

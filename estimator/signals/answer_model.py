@@ -44,6 +44,8 @@ EASY_SD = 2.0
 """The standard deviation of the easiness' prior."""
 GRID_PRIOR = 10.0
 """The number of requests that the prior of the grid's weights counts as."""
+ITERATIONS = 40
+"""EM iterations, with one Newton step of the effects in each."""
 DOLLAR_ROUNDS = 4
 """The number of rounds in which the costs of models and of the positions of calls are separated."""
 PSEUDO_COUNTS = 6.0
@@ -329,7 +331,6 @@ def fit_answers(
     labelings: Labelings | None = None,
     weights: FloatArray | None = None,
     centre: FloatArray | None = None,
-    iterations: int = 40,
 ) -> AnswerFit:
     """Fit the latent model of answers by expectation maximization (EM) and return it.
 
@@ -339,7 +340,6 @@ def fit_answers(
         weights: The weight of each request (for the bootstrap), shape (requests,); None means 1.
         centre: Means of the effects' priors in standard deviations, shape (2, effects): for being right or alike, and for
             making the usual mistake; None for 0. With random means, fits differ for models with few results.
-        iterations: EM iterations, with one Newton step of the effects in each.
     """
     weights = np.ones(len(table.requests)) if weights is None else weights
     labelings, grid = Labelings.of(table) if labelings is None else labelings, Grid.new()
@@ -358,7 +358,7 @@ def fit_answers(
         verdicts=table.verdicts, verdict_effects=table.verdicts.no_effects(),
     )  # fmt: skip
     fit = _Fit(labelings, weights, usual)
-    return _with_dollars(fit.run(model, iterations), table, weights, fit)
+    return _with_dollars(fit.run(model, ITERATIONS), table, weights, fit)
 
 
 class _Fit:

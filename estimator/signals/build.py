@@ -191,7 +191,7 @@ class _Builder:
             trie=trie, template=self.base.template, catalog=self.base.catalog,
             success=nodes.success[order], stop=np.clip(nodes.stop[order], 0.0, 1.0), stop_success=nodes.stop_success[order],
             **self._amounts(nodes.cost[order], base), arm=nodes.came[order], arm_success=nodes.came_right[order],
-            outcomes=outcomes, meta=meta, tried=None if self.base.tried is None else self.base.tried[edges],
+            outcomes=outcomes, meta=meta,
         )  # fmt: skip
 
     def _layout(self) -> _Layout:

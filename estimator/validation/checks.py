@@ -103,7 +103,7 @@ def _by_prices(fitted: AnnotatedTrie) -> _Measure:
 
     With merged histories, the function measures fixed plans under cost caps instead. For optimism see :func:`_gaps`.
     """
-    return _contingent_gaps if fitted.has_path_metrics else _by_caps(fitted)
+    return _by_caps(fitted) if fitted.trie.is_merged else _contingent_gaps
 
 
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
@@ -395,7 +395,7 @@ def _disagreements(
     cells: ObservationTable, template: Template, catalog: Catalog, fitted: AnnotatedTrie
 ) -> tuple[Disagreement, ...]:
     others: dict[str, RateEstimator] = {"latent without difficulty": LatentEstimator(n_points=1)}
-    if fitted.has_path_metrics:
+    if not fitted.trie.is_merged:
         others["cascade"] = CascadeEstimator()
     plans = SelectablePlans.of(fitted)
     best, ends = plans.best, plans.allowed

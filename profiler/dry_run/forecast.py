@@ -75,11 +75,6 @@ class Forecast:
     held_back_by: str
     rounds: int
 
-    @property
-    def total_calls(self) -> float:
-        """The number of calls of all models, as the sum of the models' medians."""
-        return sum(one.middle for one in self.calls.values())
-
 
 @dataclass(frozen=True)
 class WholeRuns:

@@ -231,13 +231,12 @@ class UnitRunner:
         Under that rule only a right answer ends a request, so a run may continue past the graph's own end. With branches, the
         next stage is unknown there.
         """
-        if not self.template.knows_past_ends:
-            self.template.rule.require_served(
-                WorkflowError(
-                    f"workflow {self.workflow.name!r}: its template branches, and the oracle stop goes on past the workflow's "
-                    "own end, where no edge says which stage comes: use stop='workflow'"
-                )
+        self.template.base.form.require_known_ends(
+            WorkflowError(
+                f"workflow {self.workflow.name!r}: its template branches, and the oracle stop goes on past the workflow's "
+                "own end, where no edge says which stage comes: use stop='workflow'"
             )
+        )
 
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
         """Run the graph to the next boundary, the next call of a stage's chat model, or the end.
@@ -453,7 +452,7 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
         # This run deviated from the recorded one: what follows would not belong after the rows in the store.
         if outcome.observation.failure is not None or outcome.observation.ended(units.template.stop) != has_passed:
             return None
-        if outcome.observation.arm is not None and outcome.observation.arm not in job.stages[length : length + 1]:
+        if outcome.observation.contradicts(job.stages[length : length + 1]):
             return None
         state = outcome.checkpoint
     return _last(units, job, budget, state)

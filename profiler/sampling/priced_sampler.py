@@ -325,7 +325,7 @@ class RoundPaths:
         self._first: Models = first if isinstance(first, tuple) else next(iter(first.values()))
         self._at = {name: _FirstAnswer(rng.randrange(len(order))) for name in self._first}
         self._draws: dict[tuple[object, ...], _Draws] = {}
-        one_by_one = template.goes_on_past_ends and not template.joint_invocations
+        one_by_one = template.goes_on_past_ends and template.base.places is None
         self._to_continue = list(cells.continuable) if one_by_one else []
         self._today = whole_path(template, template.today) if template.today else ()
         self._n_swapped = 0

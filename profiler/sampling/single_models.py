@@ -125,8 +125,8 @@ class SingleModels:
         return found
 
 
-def beta_interval(right: float, requests: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the (lower, upper) bounds that contain an accuracy with probability ``level``; (0, 1) without requests.
+def beta_interval(right: float, requests: int) -> tuple[float, float]:
+    """Return the (lower, upper) bounds that contain an accuracy with probability :data:`LEVEL`; (0, 1) without requests.
 
     It is the central interval with Jeffreys' prior. ``right`` is the number of right answers, or the sum of scores, in
     ``requests`` requests.
@@ -135,7 +135,7 @@ def beta_interval(right: float, requests: int, level: float = LEVEL) -> tuple[fl
 
     if not requests:
         return 0.0, 1.0
-    a, b, tail = right + 0.5, requests - right + 0.5, (1.0 - level) / 2.0
+    a, b, tail = right + 0.5, requests - right + 0.5, (1.0 - LEVEL) / 2.0
     return float(betaincinv(a, b, tail)), float(betaincinv(a, b, 1.0 - tail))
 
 

@@ -120,8 +120,3 @@ class ProfileResult:
     forecast: Any = None
     store: StoreAddress | None = None
     verdict: Verdict | None = None
-
-    @property
-    def is_resumable(self) -> bool:
-        """Whether calling :func:`vinelm.profile` again with the same arguments would continue this run."""
-        return self.stopped_by in ("budget", "interrupted", "broken", "cut-off", "none-right")

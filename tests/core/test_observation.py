@@ -26,6 +26,11 @@ def test_knows_its_place_and_who_ends_it():
     assert failed.ended("workflow")
 
 
+@pytest.mark.parametrize(("arm", "stages", "contradicts"), [(None, [], False), ("a", ["a"], False), ("a", ["b"], True)])
+def test_only_a_row_that_says_what_came_next_can_contradict(arm, stages, contradicts):
+    assert Observation(**ROW | {"arm": arm}).contradicts(stages) is contradicts
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -0.1])
 @pytest.mark.parametrize("field", ["cost_usd", "latency_s", "tool_cost_usd", "tool_latency_s"])
 def test_no_amount_is_nan_or_negative(field, bad):

@@ -2,6 +2,7 @@ import pytest
 
 from vinelm.errors import TemplateError
 from vinelm.template import Branch, Loop, Parallel, Stage, Template
+from vinelm.template.kinds import of_kinds
 
 NL2SQL = Template((Stage("generate"), Loop((Stage("repair"),), times=2)))
 
@@ -61,6 +62,21 @@ def test_where_the_template_leaves_no_choice_it_tells_what_follows():
     assert (routed.noted("arms"), routed.certain_stages) == ("arms", ())
     assert (side_by_side.places, side_by_side.own_ends) == (side_by_side.flow, {"c"})  # the number of stages is no place
     assert [stage.name for stage in side_by_side.certain_stages] == ["a", "b", "c"]
+
+
+def test_only_where_no_stage_is_chosen_requests_go_on_past_their_end():
+    routed = Template((Stage("router"), Branch({"search": (Stage("search"),), "answer": ()}), Stage("write")))
+    by_kind = of_kinds(NL2SQL, ("easy", "hard"))
+    templates = NL2SQL, NL2SQL.with_stop("oracle"), by_kind, routed
+    assert [template.goes_on_past_ends for template in templates] == [True, False, True, False]
+    for template, rows, chosen, slots in ((NL2SQL, [1, 2], (), 3), (routed, [2], routed.stages, 0)):
+        form = template.form
+        assert (form.answered([1, 2]), form.chosen(template.stages), form.slots(3, 0)) == (rows, chosen, slots)
+        assert form.answers_first is (template is NL2SQL)
+        template.form.require_known_ends(TemplateError("unknown"))
+    with pytest.raises(TemplateError, match="unknown"):
+        routed.with_stop("oracle").form.require_known_ends(TemplateError("unknown"))
+    assert not Template((Stage("a", answerable=False), Stage("b"))).form.answers_first
 
 
 def test_the_invocations_are_those_of_the_automaton():

@@ -104,7 +104,6 @@ def test_a_budget_is_kept_and_the_capped_run_is_a_prefix(tmp_path):
             result = run(store, workflow, whole=ProfileLimits(coverage=0.9), coverage=0.9, budget_usd=cap)
             rows = store.observations()
             assert result.stopped_by == "budget"
-            assert result.is_resumable
             assert "is left" in result.message
             assert store.committed_usd() == pytest.approx(result.spent_usd)
         assert rows == whole[: len(rows)]

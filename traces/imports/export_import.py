@@ -89,8 +89,7 @@ def export_store(store: ObservationStore, path: Path) -> int:
             document["signals"] = asdict(signals)
         if tools := [dict(row) for rows in tool_rows(connection).values() for row in rows]:
             document["tool_calls"] = tools
-    if kinds := request_kinds(store):
-        document["kinds"] = kinds
+    document["kinds"] = request_kinds(store)
     if kind == "parquet":
         graded = {"success": "float"} if any(isinstance(row.success, float) for row in rows) else {}
         columns = {name: _KINDS[name][0] for name in FIELDS} | graded | dict.fromkeys(PROMPT_TOKENS if tokens else (), "int")

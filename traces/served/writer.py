@@ -11,7 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Thread, current_thread
@@ -248,51 +248,45 @@ class StoreWriter(Generic[Item, Kept]):
         ``store`` is the open store, None if it must be opened first. Return the open store, or None if it was closed after an
         error.
         """
-        while True:
+        batches = [items]
+        while batches:
             try:
                 if store is None:
                     store = self.opened()
-                self.write(store, items)
+                self.write(store, batches[0])
                 self._told = None
-                break
-            except Exception as error:  # the database, its driver or its disk
+                del batches[0]
+            except Exception as error:  # the database, its driver or its disk, or a row that the store refuses
                 if store is not None:
                     with suppress(VineLMError):
                         store.close()
                 store = None
                 if _is_about_rows(error):
-                    items = self._one_by_one(items)
+                    batch = batches.pop(0)
+                    if len(batch) == 1:
+                        self._set_aside(batch[0], error)
+                    else:  # one by one, to find the rows that the store refuses
+                        batches = [[item] for item in batch] + batches
                     continue
                 self._tell(error)
                 if self._gives_up(error):
                     with self._ready:
-                        self._drop(len(items), "they could not be written")
+                        self._drop(sum(map(len, batches)), "they could not be written")
                     break
         with self._ready:
             self._writing = 0
             self._ready.notify_all()
         return store
 
-    def _one_by_one(self, items: list[Item]) -> list[Item]:
-        """Write each item separately, and skip items that the store rejects.
-
-        If the store itself fails, return the items that are not written yet; otherwise an empty list.
-        """
-        for at, item in enumerate(items):
-            try:
-                with closing(self.opened()) as store:
-                    self.write(store, [item])
-            except Exception as error:  # the same, or a row that the store refuses
-                if not _is_about_rows(error):
-                    return items[at:]
-                with self._ready:
-                    self.refused += 1
-                    self.dropped += 1
-                _LOG.warning(
-                    "%s: %s is set aside, since the store refuses it (%s)",
-                    self.path, self.named(item), type(error.__cause__ or error).__name__,
-                )  # fmt: skip
-        return []
+    def _set_aside(self, item: Item, error: Exception) -> None:
+        """Drop an item that the store rejects with ``error``."""
+        with self._ready:
+            self.refused += 1
+            self.dropped += 1
+        _LOG.warning(
+            "%s: %s is set aside, since the store refuses it (%s)",
+            self.path, self.named(item), type(error.__cause__ or error).__name__,
+        )  # fmt: skip
 
     def _gives_up(self, error: Exception) -> bool:
         """Wait before the next attempt to write; return whether to give up instead.

@@ -71,7 +71,6 @@ def cell_name(request_id: str, prefix: Sequence[str]) -> str:
 
 FIELDS = tuple(field.name for field in fields(Observation) if field.name in observations.columns)
 _ALL_ROWS = str(select(*(observations.c[name] for name in FIELDS)).order_by(observations.c.row_id))
-_ROWS_AFTER = _ALL_ROWS.replace("ORDER BY", "WHERE observations.row_id > {after} ORDER BY")
 _COLUMNS = (*FIELDS, "model", "depth", "identity_id")
 _BOUND: Insert = insert(observations).values(dict.fromkeys(_COLUMNS))
 _INSERT = str(_BOUND.compile(dialect=sqlite.dialect(paramstyle="named")))
@@ -166,15 +165,12 @@ def _insert_at_once(cursor: Any, rows: list[dict[str, Any]]) -> int:
     return len(rows)
 
 
-def read_rows(connection: Connection, *, after: int | None = None) -> Iterator[Observation]:
-    """Yield all rows in the order of insertion; with ``after``, only the rows whose number is above it.
-
-    Reads in the caller's transaction.
-    """
+def read_rows(connection: Connection) -> Iterator[Observation]:
+    """Yield all rows in the order of insertion. Reads in the caller's transaction."""
     prefixes: dict[str, tuple[str, ...]] = {}  # only a few distinct ones: each is decoded once
     cursor = connection.connection.cursor()
     try:
-        cursor.execute(_ALL_ROWS if after is None else _ROWS_AFTER.format(after=int(after)))
+        cursor.execute(_ALL_ROWS)
         for row in cast("Iterator[tuple[Any, ...]]", cursor):
             values = dict(zip(FIELDS, row, strict=True))
             text = values["prefix"]

@@ -44,7 +44,7 @@ class RequestPlanners:
             lacking = ", ".join(self.over_paths.metrics.missing)
             raise ConfigError(f"no path of the trie can be served: the catalog lacks {lacking}: add them or profile again")
         self._chosen: dict[tuple[tuple[str, ...], bool], Planner] = {}
-        self._signals = annotated.signals if adapter.signals else None
+        self._told = annotated.tries[-1] if adapter.signals else annotated
 
     def chosen(self, *, returns_earlier: bool | None = None) -> Planner:
         """Return the planner of a new request, whose plans end only where the graph can end a request. It plans over signals if
@@ -65,12 +65,12 @@ class RequestPlanners:
 
     def _made(self, earlier: bool) -> Planner:
         """Return the planner for runs that can return an earlier answer than the last (``earlier``), or only the last one."""
-        paths, signals = self.over_paths.annotated, self._signals
-        within = self._within(paths)
+        paths, told = self.over_paths.annotated, self._told
         # A plan that continues after a passed check needs a route behind every loop: elsewhere the graph ends by itself.
-        if signals is None or (signals.outcomes.goes_on and within is not paths):
-            return self.over_paths if within is paths else Planner(within, available=self._catalog)
-        return Planner(self._within(signals if earlier else signals.returning_last()), available=self._catalog)
+        if told.outcomes.goes_on and self._within(paths) is not paths:
+            told = paths
+        within = self._within(told if earlier else told.returning_last())
+        return self.over_paths if within is paths else Planner(within, available=self._catalog)
 
     def _within(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
         """Return the trie, limited to plans that end where a wrapped edge of the graph can end the request.

@@ -16,7 +16,7 @@ from vinelm.catalog import Catalog
 from vinelm.clock import Clock
 from vinelm.controller.session.request_rows import InFlight, RequestRows
 from vinelm.errors import ConfigError
-from vinelm.estimator import DriftConfig, DriftMonitor, Moved
+from vinelm.estimator import DriftMonitor, Moved
 from vinelm.foreign_code import answered
 from vinelm.requests.names import scoped, unscoped
 from vinelm.rows.observation import Observation
@@ -52,7 +52,6 @@ class ServedEvidence:
         kept: the store of the rows, and the function that is notified of drift.
         annotated: the trie that serves.
         observers: notified of drift.
-        drift: when to report drift; its rate of false alarms applies to each process separately.
 
     Attributes:
         writer: counts the rows that are written, dropped and waiting.
@@ -67,12 +66,11 @@ class ServedEvidence:
         kept: EvidenceConfig,
         annotated: AnnotatedTrie,
         observers: ObserverGroup,
-        drift: DriftConfig | None = None,
     ) -> None:
         path = Path(kept.store)
         if not path.absolute().parent.is_dir():
             raise ConfigError(f"evidence={str(path)!r}: the folder {path.absolute().parent} does not exist: create it first")
-        self._observers, self._on_drift, self._drift = observers, kept.on_drift, drift
+        self._observers, self._on_drift = observers, kept.on_drift
         self._running: dict[str, list[RequestRows]] = {}
         self._lock = Lock()
         self._pid = os.getpid()
@@ -86,7 +84,7 @@ class ServedEvidence:
         self._template = annotated.template.base
         self.writer.identity = served_identity(annotated)
         self._in_flight = InFlight({model.name: model.engine for model in annotated.catalog.models})
-        self._monitor = DriftMonitor(annotated, self._drift)
+        self._monitor = DriftMonitor(annotated)
 
     def request(self, run_id: str | None, clock: Clock, *, tenant: str = "") -> RequestRows:
         """Return the object that collects the rows of a new request of this tenant. Without ``run_id``, the request gets a

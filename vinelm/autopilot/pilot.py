@@ -65,8 +65,6 @@ class Pilot:
         catalog: The models.
         backends: The backends, by provider.
         settings: The limits that the owner has set.
-        day: Returns the number of the current UTC day.
-        now: Returns the current time in seconds since 1970.
     """
 
     def __init__(
@@ -75,12 +73,11 @@ class Pilot:
         catalog: Catalog,
         backends: Mapping[str, Backend],
         settings: PilotSettings,
-        *,
-        day: Callable[[], int] = today_utc,
-        now: Callable[[], float] = time.time,
     ) -> None:
         self.kept, self.served = Kept(store), ServedRows(store)
-        self.catalog, self.settings, self._backends, self._day, self._now = catalog, settings, backends, day, now
+        self.catalog, self.settings, self._backends = catalog, settings, backends
+        self._day: Callable[[], int] = today_utc
+        self._now: Callable[[], float] = time.time
         self._conversations: dict[str, tuple[int, Conversations]] = {}
         self._is_used_up: dict[str, bool] = {}
         self.same: Sameness = settings.sameness()

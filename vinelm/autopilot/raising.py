@@ -86,10 +86,12 @@ class ShareWatch:
         return ShareAbove(np.array([high, 1.0 - low]))
 
 
-def interval(ones: int, seen: int, z: float = REFERENCE_Z) -> tuple[float, float]:
+def interval(ones: int, seen: int) -> tuple[float, float]:
     """Return Wilson's confidence interval (lower end, upper end) for a share, given that ``ones`` of ``seen`` values are ones.
-    The interval is never empty; its half-width is about ``z`` standard errors.
+
+    The interval is never empty; its half-width is about :data:`REFERENCE_Z` standard errors.
     """
+    z = REFERENCE_Z
     share, more = ones / max(seen, 1), z * z / max(seen, 1)
     middle = (share + more / 2.0) / (1.0 + more)
     reach = z * math.sqrt(share * (1.0 - share) / max(seen, 1) + more / max(seen, 1) / 4.0) / (1.0 + more)

@@ -94,11 +94,6 @@ def apart(inherited: int) -> dict[str, Any]:
     return {"pass_fds": (inherited,), "start_new_session": True} if os.name == "posix" else {}
 
 
-def signal_self(number: int) -> None:
-    """Send this process the signal ``number``, which wakes its main thread. May be called from any thread."""
-    os.kill(os.getpid(), number)
-
-
 def die_with_parent() -> None:
     """On Linux, let the kernel kill this process when its parent dies. Does nothing on other systems, where a process
     learns of its parent's death only from a closed socket.

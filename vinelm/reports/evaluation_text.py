@@ -16,13 +16,13 @@ from vinelm.trie.verdict import Verdict, columns, table_rows
 NOT_IDENTIFIED = "not identified"
 
 
-def verdict_table(found: Verdict, title: str = "Compared, each judged by requests that did not choose it") -> Table | None:
+def verdict_table(found: Verdict) -> Table | None:
     """Return a table of the baseline and every plan compared with it; None if no plan was compared."""
     rows = list(table_rows(found))
     if not rows:
         return None
     return Table(
-        title=title,
+        title="Compared, each judged by requests that did not choose it",
         columns=tuple(name.removeprefix("<") for name in columns(found)),
         rows=tuple(Row(role="in_use" if not i else "vinelm", cells=one) for i, one in enumerate(rows)),
         note="*: the plan that the verdict is about. The ends hold for the best of all compared plans.",

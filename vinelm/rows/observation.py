@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vinelm.catalog.secrets import redacted
@@ -211,6 +211,10 @@ class Observation:
         if self.arm is None:
             return followers[0] if len(followers) == 1 else None
         return self.arm if self.arm in followers else None
+
+    def contradicts(self, stages: Collection[str]) -> bool:
+        """Return whether the row says that another stage than one of ``stages`` came next."""
+        return self.arm is not None and self.arm not in stages
 
 
 def at_ordinary_prices(rows: Iterable[Observation]) -> list[Observation]:

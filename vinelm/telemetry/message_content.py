@@ -24,13 +24,13 @@ OFF = frozenset({"", "false", "0", "no_content", "event_only"})
 ROLES = {"human": "user", "ai": "assistant", "chat": "user", "function": "tool"}
 
 
-def is_asked_for(environment: Mapping[str, str] = os.environ) -> bool:
+def is_asked_for() -> bool:
     """Return whether an environment variable asks to capture prompts and answers.
 
     The variable is ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``. For an unknown value, log a warning and return
     False.
     """
-    said = environment.get(VARIABLE, "").strip().lower()
+    said = os.environ.get(VARIABLE, "").strip().lower()
     if said not in ON | OFF:
         known = "NO_CONTENT, SPAN_ONLY, EVENT_ONLY, SPAN_AND_EVENT, true, false"
         logging.getLogger(__name__).warning("%s is none of %s: no content is captured", VARIABLE, known)

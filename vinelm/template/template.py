@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeVar, get_args
 
-from vinelm.errors import TemplateError
+from vinelm.errors import TemplateError, VineLMError
 from vinelm.meant import did_you_mean
 from vinelm.template.flow import Flow
 from vinelm.template.steps import (
@@ -34,6 +34,8 @@ OTHER = "other"
 
 
 _Known = TypeVar("_Known", str, str | None)
+_Row = TypeVar("_Row")
+_Slots = TypeVar("_Slots")
 
 
 @dataclass(frozen=True)
@@ -204,9 +206,9 @@ class Template:
         return self.form.certain_stages
 
     @property
-    def listed(self) -> tuple[Stage, ...] | None:
-        """The stages of a linear template, one for each invocation; None if the template branches or merges histories."""
-        return None if self.merges else self.certain_stages or None
+    def listed(self) -> tuple[Stage, ...]:
+        """The stages of a linear template, one for each invocation; empty if the template branches or merges histories."""
+        return () if self.merges else self.certain_stages
 
     def settings_of(self, models: Mapping[str, str], length: int | None = None) -> dict[str, Any]:
         """Return the settings with which a :class:`~vinelm.policies.StaticPolicy` runs one model at each stage.
@@ -215,7 +217,7 @@ class Template:
             models: The model of each stage, by the stage's name.
             length: The maximum number of invocations; None for all.
         """
-        if self.listed is None:
+        if not self.listed:
             return {"models": dict(models), "length": length}
         return {"path": tuple(models[stage.name] for stage in self.listed[:length])}
 
@@ -227,14 +229,7 @@ class Template:
         """
         own = self.base
         of_kinds = f", for each of {len(self.kinds)} kinds" if self.kinds else ""
-        return (" > ".join(stage.name for stage in own.listed or ()) or words_of(own.steps)) + of_kinds
-
-    @cached_property
-    def joint_invocations(self) -> frozenset[int]:
-        """For a linear template: the numbers, from 0, of the invocations that run at the same time as the one before them."""
-        if not any(isinstance(step, Parallel) for step in walk(self.steps)):
-            return frozenset()
-        return frozenset(k for k, position in enumerate(self.flow.positions) if position.is_joint)
+        return (" > ".join(stage.name for stage in own.listed) or words_of(own.steps)) + of_kinds
 
     def _unrolled(self) -> list[Stage | Parallel]:
         unrolled = list(_unrolled(self.steps))
@@ -307,17 +302,12 @@ class Template:
         return tuple(stage.name for stage in self.certain_stages[:length]) or tuple(known)
 
     @property
-    def knows_past_ends(self) -> bool:
-        """Whether a profile can continue requests after they have ended; False if the application chooses the next stage.
-
-        After the end no edge of the graph runs, so the next stage would be unknown.
-        """
-        return self.base.form.knows_past_ends
-
-    @property
     def goes_on_past_ends(self) -> bool:
-        """Whether a profile can continue requests that the workflow's own check has ended; see :attr:`knows_past_ends`."""
-        return self.stop == "workflow" and self.knows_past_ends
+        """Whether a profile can continue requests that the workflow's own check has ended.
+
+        False if the application chooses the next stage: after the end no edge of the graph runs, so that it is unknown.
+        """
+        return self.base.form.goes_on_past_ends
 
     def arms_after(self, stages: Sequence[str]) -> tuple[Stage, ...]:
         """Return the stages that may come next after ``stages``, in template order; empty after the last invocation.
@@ -522,9 +512,6 @@ class Template:
 class Branching:
     """Computes properties of a template that branches: the application chooses which of several stages comes next."""
 
-    knows_past_ends = False
-    """False: after the end of a request, the next stage would be unknown; see :attr:`Template.knows_past_ends`."""
-
     def __init__(self, template: Template) -> None:
         self._template = template
 
@@ -563,6 +550,32 @@ class Branching:
         """Return ``has_ended``: if the application chooses the next stage, only the request's end counts as a stop."""
         return has_ended
 
+    @property
+    def goes_on_past_ends(self) -> bool:
+        """False, because no edge says which stage comes after the end; see :attr:`Template.goes_on_past_ends`."""
+        return False
+
+    @property
+    def answers_first(self) -> bool:
+        """False, because answers after the end of a request are unknown, so that not all can be compared."""
+        return False
+
+    def require_known_ends(self, error: VineLMError) -> None:
+        """Raise ``error`` if the stop rule continues requests past the graph's own end, where the next stage is unknown."""
+        self._template.rule.require_served(error)
+
+    def chosen(self, stages: Sequence[Stage]) -> Sequence[Stage]:
+        """Return those of ``stages`` that a request runs by the application's choice: all of them."""
+        return stages
+
+    def answered(self, rows: Sequence[_Row]) -> Sequence[_Row]:
+        """Return those of a request's rows, in order, that may show an answer: the last, because another stage may follow."""
+        return rows[-1:]
+
+    def slots(self, depth: _Slots, slot: _Slots) -> _Slots:
+        """Return the slot of each group of edges after ``depth`` invocations: ``slot``, the number of the group's stage."""
+        return slot
+
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
         """Return False if loop bounds prevent each of the stages ``arms`` from coming next, otherwise True; see
         :meth:`Template.leaves_room`.
@@ -578,14 +591,13 @@ class Branching:
 class Chain(Branching):
     """Computes properties of a linear template, in which each stage has only one possible next stage."""
 
-    knows_past_ends = True
-
     @property
     def places(self) -> Flow | None:
         """The automaton that finds a request's position from its stages; None if no two stages run at the same time, so
         that it is not needed.
         """
-        return self._template.flow if self._template.joint_invocations else None
+        flow = self._template.flow
+        return flow if any(position.is_joint for position in flow.positions) else None
 
     @property
     def certain_stages(self) -> tuple[Stage, ...]:
@@ -621,6 +633,31 @@ class Chain(Branching):
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
         """Return the result of the workflow's own check (``verdict``) or, without a check, whether the request ended."""
         return has_ended if verdict is None else verdict
+
+    @property
+    def goes_on_past_ends(self) -> bool:
+        """Whether the workflow's own check ends requests, which can then be continued past this end."""
+        return self._template.stop == "workflow"
+
+    @property
+    def answers_first(self) -> bool:
+        """Whether every stage writes an answer, so that a request's answers can be compared from its first call on."""
+        return all(stage.answerable for stage in self._template.stages)
+
+    def require_known_ends(self, error: VineLMError) -> None:
+        """Do nothing, because the template says which stage follows the graph's own end."""
+
+    def chosen(self, stages: Sequence[Stage]) -> Sequence[Stage]:
+        """Return an empty sequence, because the application chooses no stage."""
+        return ()
+
+    def answered(self, rows: Sequence[_Row]) -> Sequence[_Row]:
+        """Return all rows, because each may show an answer."""
+        return rows
+
+    def slots(self, depth: _Slots, slot: _Slots) -> _Slots:
+        """Return ``depth`` as the slot of each group of edges: a fixed plan has one model for each invocation."""
+        return depth
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
         """Return whether the template allows more than ``length`` invocations; the other arguments have no effect."""

@@ -192,10 +192,8 @@ class AnnotatedTrie:
 
     def comes_next(self, node: int) -> dict[str, float]:
         """Return, for each stage that may follow the node, P(the stage comes next | the node is reached)."""
-        after = self.trie.arm_items_after(node)
-        if self.arm is None:
-            return dict.fromkeys(after, 1.0 - float(self.stop[node]))
-        return {stage: float(self.arm[item]) for stage, item in after.items()}
+        arm = self.arms[0]
+        return {stage: float(arm[item]) for stage, item in self.trie.arm_items_after(node).items()}
 
     @property
     def rated(self) -> FloatArray:
@@ -227,11 +225,6 @@ class AnnotatedTrie:
         if self.trie.is_merged:
             return MergedReading(self)
         return self.by_ends(one=PathReading, several=HistoryReading)
-
-    @property
-    def has_path_metrics(self) -> bool:
-        """Whether each node has a single path, and therefore path metrics such as :attr:`accuracy`."""
-        return not self.trie.is_merged
 
     @property
     def calls_per_hour(self) -> float | None:
@@ -325,10 +318,17 @@ class AnnotatedTrie:
         """
         return self
 
+    def returning_last(self) -> Self:
+        """Return the trie for graphs that can only return their last answer.
+
+        A trie of paths always counts the last answer and is returned unchanged.
+        """
+        return self
+
     @property
     def is_contingent(self) -> bool:
         """Whether plans over the trie depend on what happens during a request: the trie branches, or merges histories."""
-        return self.arm is not None or self.trie.is_merged
+        return self.branches or self.trie.is_merged
 
     @cached_property
     def accuracy(self) -> FloatArray:
@@ -504,7 +504,7 @@ class SignalTrie(AnnotatedTrie):
 
         If the application does not branch, the slot is the number of the invocation.
         """
-        found = depth.astype(np.int64) if self.template.base.is_linear else super().slots(stage, depth)[0]
+        found = self.template.base.form.slots(depth.astype(np.int64), super().slots(stage, depth)[0])
         return found, 1 + int(found.max(initial=0))
 
     def with_shares(self, change: FloatArray) -> Self:

@@ -87,15 +87,11 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
     path = Path(path)
     if isinstance(annotated, SignalTrie):
         raise TrieFileError(f"{path}: a trie of outcomes has no file of its own: save the path trie that holds it as `signals`")
-    if annotated.signals is not None and not annotated.signals.outcomes.returns_earlier:
-        raise TrieFileError(
-            f"{path}: signals is no trie of outcomes that may return earlier answers: save it as it was estimated"
-        )
-    text = _manifest(path, annotated)
+    text, arrays = _stored(path, annotated)
     _require_vine(path)
     try:
         with atomic_path(path) as draft, draft.open("xb") as file:
-            _write(file, text, annotated)
+            _write(file, text, arrays)
     except OSError as error:
         raise TrieFileError(
             f"{path}: cannot write the trie: {error.strerror}: choose a folder with room that exists"
@@ -148,7 +144,9 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
 # -- writing ---------------------------------------------------------------------------------------------------
 
 
-def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
+def _stored(path: Path, annotated: AnnotatedTrie) -> tuple[str, dict[str, Array]]:
+    """Return the manifest as text, and the arrays by name, which the file at ``path`` gets."""
+    arrays = _arrays_of(annotated)
     plain: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -160,23 +158,21 @@ def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
     }
     signals = annotated.signals
     if signals is not None:
+        if not signals.outcomes.returns_earlier:
+            raise TrieFileError(
+                f"{path}: signals is no trie of outcomes that may return earlier answers: save it as it was estimated"
+            )
         plain["signals"] = {"arms": list(signals.trie.stages), "meta": dict(signals.meta), **signals.outcomes.to_dict()}
+        arrays |= {f"{SIGNALS}{name}": values for name, values in _arrays_of(signals).items()}
+        arrays |= {f"{OUTCOMES}{name}": getattr(signals.outcomes, name) for name in _OUTCOME_ARRAYS}
     if annotated.verdict is not None:
         plain["verdict"] = annotated.verdict.held()
     try:
-        return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False)
+        return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False), arrays
     except (TypeError, ValueError) as error:
         raise TrieFileError(
             f"{path}: the trie's meta is not plain JSON ({error}): keep strings, numbers, lists and dicts"
         ) from error
-
-
-def _arrays(annotated: AnnotatedTrie) -> dict[str, Array]:
-    arrays = _arrays_of(annotated)
-    if annotated.signals is not None:
-        arrays |= {f"{SIGNALS}{name}": values for name, values in _arrays_of(annotated.signals).items()}
-        arrays |= {f"{OUTCOMES}{name}": getattr(annotated.signals.outcomes, name) for name in _OUTCOME_ARRAYS}
-    return arrays
 
 
 def _arrays_of(annotated: AnnotatedTrie) -> dict[str, Array]:
@@ -189,10 +185,10 @@ def _arrays_of(annotated: AnnotatedTrie) -> dict[str, Array]:
     return arrays | {name: values for name, values in optional.items() if values is not None}
 
 
-def _write(file: BinaryIO, manifest: str, annotated: AnnotatedTrie) -> None:
+def _write(file: BinaryIO, manifest: str, arrays: Mapping[str, Array]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(_MANIFEST, _EPOCH), manifest.encode())
-        for name, values in _arrays(annotated).items():
+        for name, values in arrays.items():
             buffer = io.BytesIO()
             np.save(buffer, np.ascontiguousarray(values), allow_pickle=False)
             entry = zipfile.ZipInfo(f"{name}.npy", _EPOCH)

@@ -176,9 +176,9 @@ def _check_difficulty(rates: DifficultyRates, trie: Trie) -> None:
         is_within = bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING)))
         _require(is_within, f"difficulty.{name} is not within [0, 1]")
     _require(len(rates.success) == len(rates.stop) == len(rates.stop_success), "the arrays of difficulty differ in length")
-    if rates.arm is not None and rates.arm_success is not None:
-        n_arms = int(trie.begins_arm.sum())
-        _require(len(rates.arm) == len(rates.arm_success) == n_arms, "the arms of difficulty are not those of the trie")
+    source = trie.source[np.flatnonzero(trie.begins_arm)]
+    is_of_trie = all(len(values) == len(source) for values in rates.arms(source))
+    _require(is_of_trie, "the arms of difficulty are not those of the trie")
     _require(abs(float(rates.weight.sum()) - 1.0) <= ROUNDING, "difficulty.weight does not sum to 1")
 
 

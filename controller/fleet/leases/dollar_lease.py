@@ -200,7 +200,6 @@ class DollarLease(Chore):
             the cap, it returns 1 / p.
         is_alone: returns True if Redis does not answer.
         wake: requests the next round of the chores now.
-        clock: the time of this machine, in seconds since 1970; the clock of Redis has to agree with it.
         elapsed_s: seconds from a monotonic clock.
         day: the day to lease for, in days since 1970; None for the server's present day. For tests.
     """
@@ -214,7 +213,6 @@ class DollarLease(Chore):
         processes: Callable[[], float],
         is_alone: Callable[[], bool],
         wake: Callable[[], None],
-        clock: Callable[[], float] = time.time,
         elapsed_s: Callable[[], float] = time.monotonic,
         day: int | None = None,
     ) -> None:
@@ -228,7 +226,8 @@ class DollarLease(Chore):
         self._unsure: set[TenantDay] = set()  # days for which the journal may have more than is held
         self._turn = 0  # grows with each exchange, so that Redis sees which came late
         self._generation = -1
-        self._clock, self._elapsed_s = clock, elapsed_s
+        self._clock: Callable[[], float] = time.time  # the clock of Redis has to agree with it
+        self._elapsed_s = elapsed_s
         self._seen: tuple[int, float] | None = None  # the day of the last grant, with its time
         self._told = ""
         self._why = ""

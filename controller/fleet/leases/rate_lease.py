@@ -176,7 +176,6 @@ class RateLease(Chore):
         process: this process's name in the fleet.
         part: returns the fraction of the limits that this process can rely on, in (0, 1]; None if all processes get equal
             parts.
-        wall_ms: the time in milliseconds that the Redis script uses; None for the server's own time. For tests.
     """
 
     def __init__(
@@ -186,10 +185,11 @@ class RateLease(Chore):
         process: str,
         *,
         part: Callable[[], float | None] = lambda: None,
-        wall_ms: int | None = None,
     ) -> None:
         self.engine, self._share, self._process = engine, share, process
-        self._part, self.wall_ms = part, wall_ms
+        self._part = part
+        self.wall_ms: int | None = None
+        """The time in milliseconds that the script uses; None for the server's own time. For tests."""
         self.epoch = ""
         """The last epoch in which Redis has answered; empty if it never has."""
         self._sequence, self._heard_s = 0, share.clock.now()

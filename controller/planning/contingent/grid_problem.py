@@ -18,7 +18,7 @@ from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.problems import Problems, minimizes_time
 from vinelm.controller.planning.contingent.values import Best, Induction, PlanGoal, Worth, over_times
-from vinelm.controller.planning.metric import COST_CAP, DEFAULT_Z, LATE_WEIGHT, LATENCY_CAP
+from vinelm.controller.planning.metric import COST_CAP, DEFAULT_Z, LATE_WEIGHT, LATENCY_CAP, bounds_averages
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
@@ -27,6 +27,10 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray, Integers
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
 
+FASTEST = (
+    'risk="dp" does not minimize latency within a bound on an average (min_accuracy, or max_cost_usd of a population)'
+    ' where the application branches or histories are merged: use risk="mean+sd"'
+)
 INDUCTIONS = 16
 """How many inductions over a grid are kept, one for each goal, caps and load."""
 MOST_WITH_CAPS = 200_000
@@ -367,6 +371,16 @@ class ChanceProblems(GridProblems):
             through = graph.cost_usd[low:high] + most[graph.target[low:high]]
             np.maximum.at(most, graph.source[graph.group_of_edge[low:high]], through)
         return PlanGoal("cost", 1.0 / (float(most[0]) or 1.0))
+
+    def require_plannable(self, objective: Objective) -> None:
+        """Raise :class:`ConfigError` if no contingent plan can be made for the objective over this trie."""
+        if objective.target == "latency" and bounds_averages(objective):
+            raise ConfigError(FASTEST)
+        super().require_plannable(objective)
+
+    def prepare(self, problem: Problem, goal: PlanGoal) -> None:
+        """Solve the problem from the root in advance, which keeps its induction for all requests."""
+        problem.solved(goal)
 
     def _paying(self, objective: Objective, limits: Mapping[str, GridCap]) -> DecisionGraph:
         if objective.target != "latency":

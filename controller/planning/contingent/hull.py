@@ -110,9 +110,9 @@ class Curve:
         # In the other direction: a slightly lower price selects the more accurate neighbour, which keeps the floor.
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
-    def refined(self, most: int = MOST_CORNERS) -> list[Solution]:
-        """Search for up to ``most`` new corners between the known ones, and return all corners known after the search."""
-        waiting = list(pairwise(self.corners))
+    def refined(self) -> list[Solution]:
+        """Search for up to :data:`MOST_CORNERS` new corners between the known ones, and return all corners."""
+        waiting, most = list(pairwise(self.corners)), MOST_CORNERS
         while waiting and most > 0:
             low, high = waiting.pop(0)
             middle = self._insert(low, high)

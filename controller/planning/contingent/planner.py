@@ -12,7 +12,7 @@ from vinelm.controller.planning.contingent.grid_problem import ChanceProblems, G
 from vinelm.controller.planning.contingent.hull import Curve
 from vinelm.controller.planning.contingent.population import Population, RootPlan
 from vinelm.controller.planning.contingent.problem import Problem, Solution
-from vinelm.controller.planning.contingent.problems import Problems, check_plannable
+from vinelm.controller.planning.contingent.problems import Problems
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.infeasibility import no_end, unmet
 from vinelm.controller.planning.metric import LATENCY_CAP, UNITS, bounds_averages
@@ -68,7 +68,7 @@ class ContingentPlanner:
         by_means = request.objective.by_means
         if by_means is request.objective:
             return planner._plan(request, stage, without)
-        check_plannable(request.objective, self.metrics)
+        self.chances.require_plannable(request.objective)
         return planner._in_time(request, planner._plan(request._replace(objective=by_means), stage, without))
 
     def _ending_at(self, candidates: BoolArray) -> ContingentPlanner:
@@ -151,15 +151,14 @@ class ContingentPlanner:
     def prepare(self, objective: Objective) -> None:
         """Compute the plan from the root for an objective in advance, so that no request waits for it."""
         goal = self.policy(objective).goal
-        problem = self._from_root(objective)  # also refuses tries that are too large, and keeps what the first request needs
-        if objective.risk == "dp":
-            problem.solved(goal)
+        # This also refuses tries that are too large, and keeps what the first request needs.
+        self._problems(objective).prepare(self._from_root(objective), goal)
 
     def policy(self, objective: Objective) -> RootPlan:
         """Return the plan from the root for this objective. Results are cached."""
         found = self._policies.get(objective)
         if found is None:
-            check_plannable(objective, self.metrics)
+            self._problems(objective).require_plannable(objective)
             found = self._policy(objective)
             if len(self._policies) >= KEPT:
                 self._policies = dict(list(self._policies.items())[KEPT // 2 :])
@@ -171,7 +170,7 @@ class ContingentPlanner:
 
         The hull is in the plane of cost and accuracy.
         """
-        check_plannable(objective, self.metrics)
+        self._problems(objective).require_plannable(objective)
         return self._population(objective, self._from_root(objective)).hull()
 
     @cached_property

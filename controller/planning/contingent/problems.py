@@ -18,11 +18,6 @@ from vinelm.objective import Objective
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.decision_graph import DecisionGraph
 
-FASTEST = (
-    'risk="dp" does not minimize latency within a bound on an average (min_accuracy, or max_cost_usd of a population)'
-    ' where the application branches or histories are merged: use risk="mean+sd"'
-)
-
 
 class Problems:
     """Makes the planning problems of a graph that is a tree.
@@ -75,6 +70,17 @@ class Problems:
         """Return the goal of plans if it is the same for all requests; None if it depends on bounds on averages."""
         return None
 
+    def require_plannable(self, objective: Objective) -> None:
+        """Raise :class:`ConfigError` if no contingent plan can be made for the objective over this trie."""
+        if (objective.max_latency_s is not None or objective.target == "latency") and not self.metrics.annotated.knows_latency:
+            asked = "max_latency_s" if objective.max_latency_s is not None else 'minimize="latency"'
+            raise ConfigError(
+                f"{asked} needs latencies, and the trie's observations have none: leave it out, or profile to measure them"
+            )
+
+    def prepare(self, problem: Problem, goal: PlanGoal) -> None:
+        """Compute in advance what requests need besides the problem from the root: nothing."""
+
     @cached_property
     def _totals(self) -> PathTotals:
         return PathTotals(self.graph, self.metrics)
@@ -86,14 +92,3 @@ def minimizes_time(objective: Objective) -> bool:
     False if latency is not the target, or if there are bounds on averages, under which one plan serves all requests.
     """
     return objective.target == "latency" and not bounds_averages(objective)
-
-
-def check_plannable(objective: Objective, metrics: PathMetrics) -> None:
-    """Raise :class:`ConfigError` if no contingent plan can be made for the objective over this trie."""
-    if objective.risk == "dp" and objective.target == "latency" and bounds_averages(objective):
-        raise ConfigError(FASTEST)
-    if (objective.max_latency_s is not None or objective.target == "latency") and not metrics.annotated.knows_latency:
-        asked = "max_latency_s" if objective.max_latency_s is not None else 'minimize="latency"'
-        raise ConfigError(
-            f"{asked} needs latencies, and the trie's observations have none: leave it out, or profile to measure them"
-        )

@@ -116,7 +116,7 @@ def upper_usd(annotated: AnnotatedTrie, at: int) -> float:
     """The 95 % quantile of the log-normal dollars of one invocation, what is not known of their mean included."""
     mean, variance = float(annotated.cost_usd[at]), float(annotated.cost_var[at])
     if annotated.cost_se is not None:
-        whole = float(annotated.path_cost_usd[at] if annotated.has_path_metrics else mean)
+        whole = float(mean if annotated.trie.is_merged else annotated.path_cost_usd[at])
         error = float(annotated.cost_se[at])
         variance += 0.0 if whole <= 0.0 or math.isnan(error) else (mean * error / whole) ** 2
     if mean <= 0.0:

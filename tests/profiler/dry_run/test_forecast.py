@@ -71,7 +71,7 @@ def test_budgets_cap_the_forecast():
     forecast = forecast_of(workflow, budget_usd=0.01)
     assert forecast.cost_usd.high <= 0.01
     assert forecast.stopped_by == "budget"
-    assert forecast_of(workflow, budget_calls=7).total_calls <= 7
+    assert forecast_of(workflow, budget_calls=7).all_calls.high <= 7
     assert forecast_of(workflow, budget_usd=0.01, committed_usd=0.01).cells.high == 0
 
 
@@ -143,7 +143,7 @@ def test_what_is_needed_stands_beside_what_is_left():
     assert needs.short_usd == pytest.approx(forecast.cost_usd.high * 3 / 4)
     assert needs.left_calls == 100
     assert needs.requests == (20, 20, 20)  # every path of every request
-    assert needs.calls.middle == forecast.total_calls
+    assert needs.calls == forecast.all_calls
     assert needs.left_rows == 20 * Trie.from_template(template).n_nodes
     assert needs.rows.high <= needs.left_rows
 

@@ -91,6 +91,6 @@ def test_a_forecast_takes_the_hours_that_the_rates_allow():
     assert free.held_back_by == "8 workers"
     assert slow.held_back_by == "east: 1 requests per minute"
     assert slow.cost_usd == free.cost_usd
-    assert slow.hours.middle == pytest.approx((slow.total_calls - 1) / 60, rel=0.1)
+    assert slow.hours.middle == pytest.approx((slow.all_calls.middle - 1) / 60, rel=0.1)
     assert forecast_of(concurrency=1).hours.middle == pytest.approx(8 * free.hours.middle)
     assert forecast_of(requests_per_min=10**9).hours == free.hours

@@ -86,7 +86,7 @@ def _shape(template: Template) -> dict[str, Any]:
 
     For a template that branches, the keys are ``stages`` (all stages) and ``template`` (the template as JSON types) instead.
     """
-    if template.listed is not None:
+    if template.listed:
         return {"invocations": [stage.name for stage in template.listed]}
     return {"stages": [stage.name for stage in template.stages], "template": template.to_dict()}
 

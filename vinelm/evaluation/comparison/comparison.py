@@ -278,16 +278,17 @@ class Comparison:
         usd = found.cost_usd or 0.0
         wanted = self._objectives(fit, baseline) if objective is None else [objective]
         plans = self._candidates(fit, baseline, wanted, lambda: self.whole)
-        tried_only = False
+        tried: list[_Candidate] = []
         if objective is None and not self.template.kinds:
-            seen = fit.within_tried()
             tried = self._candidates(
-                seen, baseline, wanted, lambda: self.whole.within_tried(by_request(self.rows), len(self.requests))
+                fit.within_tried(), baseline, wanted, lambda: self.whole.within_tried(by_request(self.rows), len(self.requests))
             )
             # How many requests followed a plan depends on what was bought, and hardly on the answers: choosing between two sets
             # of plans by answers would be a second look at them.
-            tried_only = _followed(tried, usd) >= MORE_FOLLOWED * _followed(plans, usd) and bool(_followed(tried, usd))
-            plans = tried if tried_only else plans
+            followed = _followed(tried, usd)
+            if not followed or followed < MORE_FOLLOWED * _followed(plans, usd):
+                tried = []
+        plans = tried or plans
         singles = [] if objective is not None else self._single_models(fit, baseline)
         alone = {one.chosen.words: one for one in singles}
         # A single model is the same plan in every part; for a budget that leads all rows to it, a part may choose another plan.
@@ -303,7 +304,7 @@ class Comparison:
             lost = [self.referred.hidden(one.answers(fit)) for one in shown]
             compared = [plan.lowered(loss) for plan, loss in zip(compared, lost, strict=True)]
         plans_by_cost = tuple(sorted(compared, key=lambda plan: plan.cost_usd))
-        found = replace(found, plans=plans_by_cost, tried_only=tried_only)
+        found = replace(found, plans=plans_by_cost, tried_only=bool(tried))
         # Without timed rows the trie's seconds mean nothing, so none are shown.
         found = found if all(half.annotated.knows_latency for half in fit.planning) else found.untimed()
         return found, climbed

@@ -263,7 +263,6 @@ def estimated_policy(
     target: str,
     *,
     level: float = 0.95,
-    baselines: Sequence[PolicyName] | None = None,
 ) -> JudgedPolicy:
     """Return a policy with its estimated accuracy, cost and latency, and its gains over the baselines.
 
@@ -274,11 +273,9 @@ def estimated_policy(
         scores: The scores of every policy, by part.
         target: The quantity that the objective optimizes.
         level: Confidence level of the intervals.
-        baselines: The policies to compare with; None means the usual baselines.
     """
     own = scores[name]
-    if baselines is None:
-        baselines = BASELINES if name in COMPARED else ()
+    baselines = BASELINES if name in COMPARED else ()
     against = {str(other): gain_over(own, scores[other], target, level=level) for other in baselines if other in scores}
     return JudgedPolicy(
         name=name,
@@ -291,14 +288,11 @@ def estimated_policy(
     )
 
 
-def gain_between(
-    runs: Sequence[BothWays], own: PolicyName, other: PolicyName, target: str, *, level: float = 0.95
-) -> OffPolicyEstimate | None:
+def gain_between(runs: Sequence[BothWays], own: PolicyName, other: PolicyName, target: str) -> OffPolicyEstimate | None:
     """Return the gain of policy ``own`` over policy ``other`` on the same requests, averaged over objectives.
 
     Only objectives under which all parts have both policies are used; the result is None without such objectives.
     ``target`` is the compared quantity: ``accuracy``, ``cost`` (dollars saved) or ``latency`` (seconds saved).
-    ``level`` is the confidence level of the interval.
     """
     both = [one for one in runs if all({own, other} <= set(half) for half in one.by_half)]
     if not both:
@@ -307,7 +301,7 @@ def gain_between(
         [Scores.mean([way[name].scores for way in half]) for half in zip(*(run.by_half for run in both), strict=True)]
         for name in (own, other)
     )
-    return gain_over(one, two, target, level=level)
+    return gain_over(one, two, target)
 
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:

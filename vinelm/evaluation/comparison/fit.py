@@ -85,15 +85,6 @@ def part_of(request_id: str, seed: int, parts: int = PARTS) -> int:
     return hashlib.sha256(f"{seed}:{request_id}".encode()).digest()[0] * parts // 256
 
 
-def _answers_first(template: Template) -> bool:
-    """Return whether answers of a request can be compared with each other from its first call on.
-
-    This needs a template in which every stage's call writes an answer. Also, a profile must be able to continue a
-    request after the workflow's own check has ended it.
-    """
-    return template.knows_past_ends and all(stage.answerable for stage in template.stages)
-
-
 def _vinelm(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
     """Return VineLM's policy in ``found``: the one that depends on signals, or else the one over paths; None if both are
     missing.
@@ -235,7 +226,7 @@ class Fit:
             plan = self.plans.mixed_fixed(objective, role)
             if plan is not None:
                 found[role] = self.following(plan)
-        has_votes = votes and "signals" in self.planned and _answers_first(self.annotated.template)
+        has_votes = votes and "signals" in self.planned and self.annotated.template.base.form.answers_first
         if has_votes and objective.target == "accuracy" and objective.max_latency_s is None:
             found |= self._answers(np.inf if objective.max_cost_usd is None else objective.max_cost_usd)
         return found

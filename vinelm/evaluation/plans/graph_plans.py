@@ -192,7 +192,7 @@ class GraphPlans(Plans[StagePlan]):
         path.
         """
         found: dict[str, str] = {}
-        stages = [stage.name for stage in self.annotated.template.base.listed or ()]
+        stages = [stage.name for stage in self.annotated.template.base.listed]
         for stage, model in zip(stages, path, strict=False):
             if found.setdefault(stage, model) != model:
                 return {}

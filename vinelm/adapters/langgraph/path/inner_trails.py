@@ -19,6 +19,8 @@ from vinelm.adapters.langgraph.path.places import Where, where_of
 from vinelm.requests.protocols import Invocation
 
 _CHECKPOINTER = "__pregel_checkpointer"  # LangGraph's, in a task's config
+MOST_THREADS = 4096
+"""How many threads of graphs are kept."""
 
 
 class InnerTrail:
@@ -90,13 +92,10 @@ class InnerTrails:
     """Keeps the :class:`InnerTrail` of the last run of each thread, separately for each checkpointer. Thread-safe.
 
     A thread's name does not identify it: two graphs, or two tenants with separate checkpointers, may use the same name.
-
-    Args:
-        bound: the maximum number of threads to keep, at least 1; the least recently used thread is dropped.
+    Beyond :data:`MOST_THREADS` threads, the least recently used one is dropped.
     """
 
-    def __init__(self, bound: int = 4096) -> None:
-        self._bound = bound
+    def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, Any], tuple[Callable[[], Any], InnerTrail]] = OrderedDict()
         self._lock = Lock()
 
@@ -116,7 +115,7 @@ class InnerTrails:
             is_resumed = last is not None and where.task in last.tasks
             trail = InnerTrail()
             self._kept[key] = (ref(saver), trail)
-            while len(self._kept) > self._bound:
+            while len(self._kept) > MOST_THREADS:
                 self._kept.popitem(last=False)
         return trail, last.before(where.node) if last is not None and is_resumed else None
 

@@ -30,6 +30,8 @@ from vinelm.adapters.langgraph.path.path_channel import (
 )
 
 _CHECKPOINTER = "__pregel_checkpointer"  # LangGraph's, in a task's config
+MOST_THREADS = 4096
+"""How many threads of graphs are kept."""
 
 
 def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -65,13 +67,10 @@ class ThreadPaths:
 
     The channels are keyed by checkpointer and thread, since tenants with separate checkpointers may use the same thread names.
     They exist in this process only: a graph that other processes resume must have the channel itself. Thread-safe.
-
-    Args:
-        bound: the maximum number of threads to keep, at least 1; the least recently used thread is dropped.
+    Beyond :data:`MOST_THREADS` threads, the least recently used one is dropped.
     """
 
-    def __init__(self, bound: int = 4096) -> None:
-        self._bound = bound
+    def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, Any], tuple[Callable[[], Any], PathChannel]] = OrderedDict()
         self._lock = Lock()
 
@@ -106,6 +105,6 @@ class ThreadPaths:
         if owner() is checkpointer:  # the id may be that of a deleted checkpointer
             fresh.path, fresh.closed = last.path, last.closed
         self._kept[key] = (ref(checkpointer), fresh)
-        while len(self._kept) > self._bound:
+        while len(self._kept) > MOST_THREADS:
             self._kept.popitem(last=False)
         return fresh

@@ -372,10 +372,11 @@ class GraphRun:
     def record(self, invocation: Invocation) -> None:
         """Record an ended invocation: its result in the policy, its cost in the request's account."""
         path, stage = invocation.prefix, invocation.stage
-        try:
+        is_recorded = False
+        with self.noting("record", path, stage, passes=(InfeasibleError,)):
             self.policy.record(invocation)
-        except Exception as error:  # the policy's fault, not ours: every call comes through here
-            self._degrade("record", error, path, stage)
+            is_recorded = True
+        if not is_recorded:
             self.interrupted(path)  # whatever cannot be recorded is no longer in progress
         if self.trail is not None:
             self.trail.ended(invocation)
@@ -626,6 +627,7 @@ class GraphRun:
         what: str,
         prefix: tuple[str, ...] = (),
         stage: str | None = None,
+        model: str | None = None,
         *,
         may_raise: bool = True,
         passes: tuple[type[Exception], ...] = (),
@@ -642,7 +644,7 @@ class GraphRun:
         except Exception as error:  # ours, an observer's or the application's
             if may_raise and self.on_error == "raise":
                 raise
-            self.note_failure(what, error, prefix, stage)
+            self.note_failure(what, error, prefix, stage, model)
 
     def _guarded(
         self,
@@ -658,11 +660,10 @@ class GraphRun:
 
         ``name`` is the method's name in the trace.
         """
-        try:
-            return ask()
-        except Exception as error:
-            self._degrade(name, error, prefix, stage, model)
-            return otherwise
+        found = otherwise
+        with self.noting(name, prefix, stage, model, passes=(InfeasibleError,)):
+            found = ask()
+        return found
 
     def _degrade(
         self, what: str, error: Exception, prefix: tuple[str, ...], stage: str | None = None, model: str | None = None

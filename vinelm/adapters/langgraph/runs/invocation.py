@@ -318,18 +318,15 @@ class InvocationScope(OneProcess):
         )
 
     def _record(self, failure: FailureKind | None, detail: str | None) -> None:
-        try:
+        invocation, is_recorded = None, False
+        with self.noting("record"):
             invocation = self._ended(failure, detail)
             self._run.record(invocation)
-        except Exception as error:  # ours: the call must be under way no longer, whatever fails here
-            if self._run.on_error == "raise":
-                raise
-            self._run.note_failure("record", error, self.path[:-1], self.stage)
-            self._tell_end(None)
-            with self._run.noting("record", self.path[:-1], self.stage, may_raise=False):
+            is_recorded = True
+        self._tell_end(invocation if is_recorded else None)
+        if not is_recorded:
+            with self.noting("record", may_raise=False):
                 self._run.interrupted(self.path)  # whatever cannot be recorded is under way no longer
-        else:
-            self._tell_end(invocation)
 
     def _tell_end(self, invocation: Invocation | None) -> None:
         if self._tokens:
