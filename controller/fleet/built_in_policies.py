@@ -171,7 +171,7 @@ def _named(view: FleetView, values: FloatArray, chosen: np.ndarray[Any, np.dtype
 def _from_mean(seconds: FloatArray) -> FloatArray:
     """Return the seconds minus their mean.
 
-    So a conversation with the mean seconds gets priority 0, like the conversations that have no order.
+    Used as priorities, they give a conversation with the mean seconds priority 0, which conversations without orders have, too.
     """
     return seconds - seconds.mean() if len(seconds) else seconds
 

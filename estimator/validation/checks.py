@@ -73,14 +73,14 @@ class SelectablePlans(PlanFigures):
 
 
 def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple[SelectionOptimism, float]:
-    """Return the optimism of choosing the best plan as a curve over cost caps, and its mean over the caps before smoothing.
+    """Return the optimism of the best plan as a function of a cost cap, and the mean optimism over the caps.
 
     Optimism is how much too high the accuracy of a plan is predicted because the plan was chosen as the best. The mean may be
-    negative. The curve is smoothed over neighbouring caps and limited to values >= 0.
+    negative. The function is smoothed over neighbouring caps and limited to values >= 0; the mean is not.
 
     Args:
         splits: At least one pair of fits to the two halves of the requests. Each half chooses once and tests once.
-        fitted: The fit to all requests, which provides the costs of the curve.
+        fitted: The fit to all requests, which provides the cost caps.
     """
     pairs = [pair for one, other in splits for pair in ((one, other), (other, one))]
     measure = fitted.by_ends(one=_by_caps, several=_by_prices)

@@ -106,17 +106,23 @@ class ObservedCells:
 
     @property
     def has_gap(self) -> bool:
-        """Whether some results of the run's requests are not committed, because results that come before them are missing."""
+        """Whether some results of the run's requests are not counted yet, because the result of an earlier call is missing."""
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
-        """Return whether the request reaches the call ``cell``, according to the committed results and the stop rule."""
+        """Return whether the call ``cell`` comes next in its request: the call before it is committed and has not ended the
+        request.
+
+        Always True for a first call.
+        """
         request_id, prefix = cell
         parent = (request_id, prefix[:-1])
         return len(prefix) == 1 or (parent in self.committed and not self.is_continued(cell))
 
     def is_continued(self, cell: Cell) -> bool:
-        """Return whether the request had ended before the call ``cell``, according to the results and the stop rule."""
+        """Return whether the stop rule had ended the request before the call ``cell``, according to the results of earlier
+        calls.
+        """
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:

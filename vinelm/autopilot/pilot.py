@@ -225,9 +225,9 @@ class Pilot:
         return run
 
     def _over(self, key: str, state: StepState, units: Sequence[ReplayUnit]) -> list[ReplayUnit]:
-        """Return a step's recorded calls in conversations that are over, one conversation after another.
+        """Return a step's recorded calls that belong to finished conversations, ordered by conversation.
 
-        ``units`` are the recorded calls of the step ``key`` in the current attempt.
+        ``units`` are the recorded calls of the step ``key`` since its present search for a plan began.
         """
         since, found = self._conversations.get(key, (-1, None))
         if found is None or since != state.since:

@@ -301,8 +301,9 @@ class StaticPlans:
             self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
-        """Add weighted errors of positions to the plans' results. The positions are those where plans end or, if
-        histories are merged, all.
+        """Add weighted standard errors of positions to the plans' results, in place.
+
+        The positions are those where plans end or, if a position stands for several histories, all positions.
 
         Args:
             worth: The results of all plans so far, changed in place.
@@ -319,8 +320,10 @@ class StaticPlans:
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
     ) -> tuple[Integers, Integers, Integers]:
-        """Return three arrays with an item for each branch after the given histories: the plan's choice, the branch's
-        group, and the index of the history.
+        """Return three arrays with an item for each branch that may follow one of the given histories.
+
+        The first has the plan's choice on the branch: an edge, or a negative number to end. The second has the index of the
+        branch's group of edges, the third the index of the history.
 
         Args:
             models: The assignments, shape (assignments, stages).

@@ -46,11 +46,12 @@ class HeldOutPolicy:
 
 @dataclass(frozen=True, eq=False)
 class BothWays:
-    """Every policy under one objective, tested on each part of the requests.
+    """The policies for one objective, each chosen and tested once for each part of the requests.
 
     Args:
         objective: The objective.
-        by_half: For each part of the requests, the policies by name: chosen on the other parts, scored on this part.
+        by_half: One dict for each part of the requests: the policies that were chosen on the other parts, by name, with their
+                scores on this part.
     """
 
     objective: Objective
