@@ -74,10 +74,12 @@ class FitMasses:
 
     @classmethod
     def of_tries(cls, fits: Sequence[AnnotatedTrie]) -> list[FitMasses]:
-        """Return the masses of several fits of a branching trie without merged histories.
+        """Return the masses (probabilities of histories) of several fits of a branching trie in which one path leads to each
+        node.
 
         Here, a history ends with the branch that the application takes after a call, or with the end of the request. In the
-        second case it is not open. ``right`` is minus infinity for histories at which no plan may end.
+        second case no request continues after it (``is_open`` is False). ``right`` is minus infinity for histories at which no
+        plan may end.
         """
         graphs = [DecisionGraph.of(fit) for fit in fits]
         graph, found = graphs[0], list[FitMasses]()

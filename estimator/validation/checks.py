@@ -92,7 +92,8 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 def _by_caps(fitted: AnnotatedTrie) -> _Measure:
     """Return a function that measures the optimism of the best plan under each cost cap.
 
-    Plans are paths, or fixed plans over merged histories. ``fitted`` provides the caps. For optimism see :func:`_gaps`.
+    Plans are paths or, if a node of the trie stands for several sequences of calls, fixed plans. ``fitted`` provides the caps.
+    For optimism see :func:`_gaps`.
     """
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
@@ -101,7 +102,8 @@ def _by_caps(fitted: AnnotatedTrie) -> _Measure:
 def _by_prices(fitted: AnnotatedTrie) -> _Measure:
     """Return a function that measures the optimism of the best contingent plan at each of several prices of a dollar.
 
-    With merged histories, the function measures fixed plans under cost caps instead. For optimism see :func:`_gaps`.
+    If a node of the trie stands for several sequences of calls, the function measures fixed plans under cost caps instead. For
+    optimism see :func:`_gaps`.
     """
     return _by_caps(fitted) if fitted.trie.is_merged else _contingent_gaps
 

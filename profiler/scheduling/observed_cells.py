@@ -243,7 +243,7 @@ class AnswersOfToday:
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether the wrong answers so far, and ``more`` further ones, are fewer than the check needs to fail.
+        """Return whether the check could not fail yet, even if the next ``more`` answers were wrong, too.
 
         Also True if the check is disabled.
         """

@@ -84,8 +84,8 @@ class Judgements:
 
     @property
     def are_in_force(self) -> bool:
-        """Whether the rows' present scores come from a judge; False if no judge ever scored them, or another scorer replaced
-        it.
+        """Whether the present scores of the rows come from a judge. False if no judge scored them, or if another scorer
+        replaced it.
         """
         return self._store.identity.fingerprint.get("scorer") == JUDGED
 

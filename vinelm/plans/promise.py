@@ -257,8 +257,9 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
 
 
 def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accuracy: float) -> float | None:
-    """Return an upper bound on the standard error of a plan's accuracy over a trie that merges histories; None if the
-    trie has no standard errors.
+    """Return an upper bound on the standard error of a plan's accuracy; None if the trie has no standard errors.
+
+    It is for a trie in which a node may stand for several histories (sequences of calls).
 
     The sampling of the n requests adds the variance p (1 - p) / n, where p is the plan's accuracy. The rest of a node's
     error is multiplied by the probability of reaching the node and by the probability that no later answer is correct.

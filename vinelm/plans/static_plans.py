@@ -356,8 +356,8 @@ class StaticPlans:
     def _errors(self) -> FloatArray | None:
         """The error of each node's accuracy, without the sampling error of the requests if their number is known.
 
-        If histories are merged, no single path leads to a node. The error is then that of the probability that the
-        node's own answer is right.
+        If several paths may lead to a node, the error is instead that of the probability that the answer of the node's call is
+                right.
         """
         annotated = self.graph.annotated
         if annotated.accuracy_se is None or not self._requests:
@@ -374,8 +374,9 @@ class StaticPlans:
     def _merged(
         self, plan: Integers, at: Integers, reach: FloatArray, used_s: FloatArray
     ) -> tuple[Integers, Integers, FloatArray, FloatArray]:
-        """Merge the histories of one plan that have reached the same position: add their probabilities, and keep their longest
-        time.
+        """Combine histories that belong to the same plan and have reached the same position into one.
+
+        Their probabilities are added, and the longest of their times is kept.
 
         Args:
             plan: The index of each history's plan.
@@ -384,7 +385,7 @@ class StaticPlans:
             used_s: The seconds that each history has taken.
 
         Returns:
-            The same four arrays for the merged histories.
+            The same four arrays for the combined histories.
         """
         joined = self.graph.joined(plan, at)
         if joined is None:

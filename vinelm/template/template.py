@@ -180,7 +180,9 @@ class Template:
 
     @cached_property
     def merges(self) -> bool:
-        """Whether some loop merges histories (``memory=`` or ``order="ignored"``)."""
+        """Whether several sequences of models may share a node of the trie, because of a loop's ``memory=`` or
+        ``order="ignored"``.
+        """
         return any(isinstance(step, Loop) and step.merges for step in walk(self.steps))
 
     @cached_property
@@ -207,7 +209,7 @@ class Template:
 
     @property
     def listed(self) -> tuple[Stage, ...]:
-        """The stages of a linear template, one for each invocation; empty if the template branches or merges histories."""
+        """The stages of a linear template, one for each invocation; empty if the template branches or :attr:`merges`."""
         return () if self.merges else self.certain_stages
 
     def settings_of(self, models: Mapping[str, str], length: int | None = None) -> dict[str, Any]:

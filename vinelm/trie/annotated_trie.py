@@ -327,7 +327,9 @@ class AnnotatedTrie:
 
     @property
     def is_contingent(self) -> bool:
-        """Whether plans over the trie depend on what happens during a request: the trie branches, or merges histories."""
+        """Whether plans depend on what happens during a request: the trie branches, or one node stands for several call
+        sequences.
+        """
         return self.branches or self.trie.is_merged
 
     @cached_property

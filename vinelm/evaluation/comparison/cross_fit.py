@@ -129,7 +129,9 @@ class CrossFit:
         return found
 
     def within_tried(self) -> CrossFit:
-        """Return a copy in which the plans tested on a part take only steps that enough of the part's requests took."""
+        """Return a copy in which the plans tested on a part use only steps (a model after certain earlier calls) that enough of
+        its requests took.
+        """
         found = copy(self)
         pairs = zip(self.planning, self.bought, strict=True)
         found.planning = [half.within_tried(bought.rows, len(bought.requests)) for half, bought in pairs]

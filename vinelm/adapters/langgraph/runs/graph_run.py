@@ -108,7 +108,7 @@ class Superstep:
         return (*self.prefix, *(model for _, _, model in placed)), (*self.stages, *(stage for _, stage, _ in placed))
 
     def ahead_of(self, stage: str, flow: Flow | None) -> tuple[str, ...]:
-        """Return the stages of this superstep that are chosen before ``stage``.
+        """Return the stages of this superstep whose models are chosen before that of ``stage``.
 
         Raises:
             WorkflowError: another stage runs in this superstep, and the template does not declare the two as parallel.
@@ -128,7 +128,10 @@ class Superstep:
         return self._in_flow(stage, flow) is not None
 
     def _in_flow(self, stage: str, flow: Flow) -> tuple[str, ...] | None:
-        """Return the stages chosen before ``stage`` in this superstep; None if the template does not allow it here."""
+        """Return the stages of this superstep whose models are chosen before that of ``stage``.
+
+        The result is None if the template does not allow ``stage`` in this superstep.
+        """
         try:
             return flow.ahead_of(flow.at(self.stages), stage)
         except KeyError:  # behind a branch that the template lacks
