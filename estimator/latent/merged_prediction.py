@@ -90,7 +90,7 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
 
 
 def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
-    """Return a mask of the nodes at a depth at which no result of the node's stage was recorded, nor deeper; shape (nodes,)."""
+    """Return a mask of the nodes whose depth exceeds that of every recorded result at their stage, shape (nodes,)."""
     deepest = np.zeros(len(trie.stages), np.int64)
     np.maximum.at(deepest, trie.stage[cells.node], trie.depth[cells.node])
     beyond: BoolArray = trie.depth > deepest[trie.stage]

@@ -206,9 +206,7 @@ class OpenCells:
         self.continuable = [cell for cell, row in self._every.items() if self._is_continuable(row)]
 
     def is_new(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a call that its request is known to reach has no result, and no earlier path of the round will make
-        it.
-        """
+        """Return whether a call has no result and no earlier path will make it. Its request must be known to reach the call."""
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:

@@ -110,10 +110,9 @@ class ObservedCells:
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
-        """Return whether the call ``cell`` comes next in its request: the call before it is committed and has not ended the
-        request.
+        """Return whether the request reaches the call ``cell``, according to the stop rule; always True for a first call.
 
-        Always True for a first call.
+        Otherwise, the result of the call before it must be committed, and no earlier call may have ended the request.
         """
         request_id, prefix = cell
         parent = (request_id, prefix[:-1])

@@ -84,8 +84,8 @@ class Judgements:
 
     @property
     def are_in_force(self) -> bool:
-        """Whether the present scores of the rows come from a judge. False if no judge scored them, or if another scorer
-        replaced it.
+        """Whether a judge gave the present scores of the rows. False if no judge ever scored, or another scorer replaced the
+        judge.
         """
         return self._store.identity.fingerprint.get("scorer") == JUDGED
 

@@ -50,7 +50,7 @@ class SelectionOptimism:
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie) -> Self | None:
-        """Return the curve that is stored in a trie's ``meta``; None if the optimism was not measured for the trie."""
+        """Return the optimism that is stored in a trie's ``meta``; None if it was not measured for the trie."""
         found = (annotated.meta.get("evidence") or {}).get("selection")
         return None if not isinstance(found, Mapping) else cls(**{name: tuple(found[name]) for name in cls.__annotations__})
 

@@ -112,9 +112,9 @@ def _fractions(shares: Mapping[str, float], processes: tuple[str, ...]) -> dict[
 
 
 def _pins(orders: Orders, view: FleetView) -> dict[int, dict[str, str]]:
-    """Return, keyed by the index of a process, the engines to which the orders pin conversations with calls in flight there.
+    """Return the engines to which the orders pin conversations, for each process with live calls of such a conversation.
 
-    The values are dicts from a conversation's number to the engine's name.
+    The keys are indices of processes. The values are dicts from a conversation's number to the engine's name.
     """
     found: dict[int, dict[str, str]] = {}
     if orders.pins:

@@ -736,8 +736,9 @@ class _Account:
 
     @contextmanager
     def _owed(self) -> Iterator[None]:
-        """Inside the block, let the budget's guard know whether an earlier run already paid for this call, which it then never
-        refuses.
+        """Inside the block, let the budget's guard know whether an earlier run already paid for this call.
+
+        The guard never refuses a call that is paid for.
         """
         token = OWED.set(self._bound.is_owed)
         try:

@@ -725,9 +725,8 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
 
     It is tested if it is predicted to save enough, and no plan in ``among`` is predicted to be as accurate at no higher cost.
 
-    Only predictions and the numbers of recorded results are used, so test answers have no influence. Plans that far
-    fewer requests have run than the model are ignored: their predictions may be too high, and little could be proven
-    about them.
+    Only predictions and the numbers of recorded results are used, so test answers have no influence. Plans that far fewer
+    requests have run than ``one`` are ignored: their predictions may be too high, and little could be proven about them.
     """
     if one.promised_usd > (1.0 - LEAST_SAVED) * one.baseline.promised_usd:
         return False

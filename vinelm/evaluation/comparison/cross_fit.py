@@ -129,8 +129,9 @@ class CrossFit:
         return found
 
     def within_tried(self) -> CrossFit:
-        """Return a copy in which the plans tested on a part use only steps (a model after certain earlier calls) that enough of
-        its requests took.
+        """Return a copy in which the plans tested on a part of the requests use only steps that enough of these requests took.
+
+        A step is a model that is called after certain earlier calls.
         """
         found = copy(self)
         pairs = zip(self.planning, self.bought, strict=True)

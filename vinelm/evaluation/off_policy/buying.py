@@ -138,7 +138,7 @@ def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Ma
 def place_of(template: Template, seen: Seen) -> Place | None:
     """Return a key of a request's models and outcomes after its calls ``seen``, at least one; None if no row can follow.
 
-    The key is the pair (models so far, how the request continues): the next stage, or "open" or "passed".
+    The key is a pair: the models so far, and how the request continues (the next stage, "open" or "passed").
     """
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:

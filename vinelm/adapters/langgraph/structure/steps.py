@@ -129,7 +129,7 @@ class _Writer:
 
     @staticmethod
     def _core(part: Part, region: Region) -> Together | None:
-        """Return the one superstep of the loop ``part`` to which all its other supersteps lead directly and only; else None.
+        """Return the superstep of the loop ``part`` that is the only successor of each other superstep of the loop; else None.
 
         Every turn of the loop runs this superstep. The other supersteps, such as an agent's hooks, are optional.
         """

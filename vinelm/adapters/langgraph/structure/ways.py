@@ -218,7 +218,9 @@ class _Whole:
 
 
 def _edges(graph: Graph, source: str) -> list[Choice]:
-    """Return where a node's edges may lead: one choice for each edge with known targets, of which the request takes one.
+    """Return where a node's edges may lead: one choice for each edge whose targets are known.
+
+    A request takes all of these edges, each to one of its targets.
 
     The targets of a conditional edge are those declared, or those named in the code of its path function.
     """
