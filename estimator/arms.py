@@ -90,8 +90,8 @@ def with_kinds_counted(annotated: AnyTrie, counts: Mapping[str, float]) -> AnyTr
     """Return the trie with the shares of the request types replaced by shares computed from ``counts``.
 
     This matters because a profile may have other shares of the types than the application's traffic. The trie is returned
-    unchanged if it has no types, if all counts are 0, or if it merges histories. In a trie that merges histories, the shares
-    depend on the requests' difficulty.
+    unchanged if it has no types, if all counts are 0, or if a node may stand for several sequences of calls. In the last case,
+    the shares depend on the requests' difficulty.
 
     Args:
         annotated: The trie.

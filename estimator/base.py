@@ -187,8 +187,8 @@ def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
     Such a stage writes no answer. So among the requests that reach it, P(right) after the stage is set to P(right) before it.
     The probabilities of a stop and of each branch stay the same there; only their parts with a right answer are adapted
-    (:func:`_moved`). The input is returned unchanged if it has no such stage, or if histories are merged: a node then has
-    several predecessors.
+    (:func:`_moved`). The input is returned unchanged if it has no such stage, or if a node may be reached by several sequences
+    of calls.
     """
     trie, template = annotated.trie, annotated.template
     judges = np.array([stage.verdict is not None for stage in template.stages])

@@ -79,8 +79,9 @@ class CallRate:
         """Return the results in their order, with the cost that each would have at the service's request rate.
 
         Args:
-            annotated: The trie of these results, which gives the share of requests that reach each call. If it is None or
-                merges histories, all requests are assumed to reach every call.
+            annotated: The trie of these results, which gives the share of requests that reach each call. If it is None, or if
+                one of its nodes stands for several sequences of earlier calls, all requests are assumed to reach
+                    every call.
         """
         if not (self._shared and self.per_hour and annotated is not None):
             return self._priced([self.per_hour] * len(self.observations))
@@ -94,8 +95,9 @@ class CallRate:
     def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
         """Return ``annotated``, which was estimated from :meth:`warm_rows`, with the costs at the service's request rate.
 
-        Rates are computed by path, so the cost of a path without results is as accurate as the cost of other paths. With merged
-        histories, what ran before on the same cache is unknown, so each stage and model gets the mean of its results.
+        Rates are computed by path, so the cost of a path without results is as accurate as the cost of other paths. If a node
+        of the trie stands for several sequences of calls, it is unknown what an earlier call left in the cache. All nodes of a
+        stage and model then get the mean of their results.
         """
         if not self._shared:
             return annotated

@@ -69,7 +69,8 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class ArmRates:
-    """Probabilities of branches: one for each target node of a tree, or for each edge of a trie that merges histories.
+    """Probabilities of branches: one for each node that a branch leads to or, if several edges may lead to a node, one for each
+    edge.
 
     They are stored as in :class:`vinelm.trie.annotated_trie.AnnotatedTrie`.
 

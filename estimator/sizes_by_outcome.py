@@ -48,13 +48,15 @@ class SizesByOutcome(Protocol):
         """
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the mean size of the requests that reach each node, and the derivative of its logarithm by ``slope``.
+        """Return the mean size of the requests that reach each node, and the derivative of this mean's logarithm by ``slope``.
+
+        A request's size is the factor by which its calls cost or take more than those of the mean request.
 
         If :attr:`unseen` is given, this is the mean over only the requests without a result at the node, otherwise over all
         requests.
 
         Args:
-            slope: the fitted slope of log size.
+            slope: how strongly the logarithm of the size depends on outcomes, as fitted.
             factor: estimated size of each request, shape (requests,).
 
         Returns:

@@ -40,7 +40,7 @@ class OneKind:
         return stage, []
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return zeros, shape (nodes, points): without request types, no requests are added to the observed requests.
+        """Return zeros, shape (nodes, points): without request types, no predicted outcomes are added to the observed outcomes.
 
         The arguments do not matter; see :meth:`StageKinds.further`.
         """
@@ -78,7 +78,7 @@ class StageKinds(OneKind):
         return self.stage[stage], [("kind", (kind,)), ("suited", (kind, model))]
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return how many requests with predicted outcomes to add to a type's observed requests at each node; shape (nodes,
+        """Return how many predicted outcomes to add, at each node, to the observed outcomes of a request type; shape (nodes,
         points).
 
         If few requests of a type were observed, their outcomes alone would favour a model that was lucky on them.

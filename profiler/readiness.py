@@ -540,9 +540,11 @@ def _scored(units: Units, request: Request, row: Observation, state: bytes | Non
 
 
 def _referred(workflow: Workflow, rows: Sequence[Observation]) -> Iterator[CheckItem]:
-    """If the scorer compares answers with the current setup's, yield a passed check about the requests without labels.
+    """Yield a passed check that says how many requests have no label, if the scorer compares these requests' answers with
+    today's.
 
-    Its text has the number of these requests, and the answer that was read in the scripted run. Other scorers yield nothing.
+    Today's answer is that of the current setup. The text also quotes the last answer of the scripted run, as it was read from
+    the state. For any other scorer nothing is yielded.
     """
     score = workflow.score
     if not isinstance(score, AsToday):

@@ -169,9 +169,9 @@ def _named(view: FleetView, values: FloatArray, chosen: np.ndarray[Any, np.dtype
 
 
 def _from_mean(seconds: FloatArray) -> FloatArray:
-    """Return the seconds minus their mean.
+    """Return the seconds minus their mean, for use as priorities of conversations.
 
-    So a conversation with the mean seconds gets priority 0, like the conversations that have no order.
+    A conversation with the mean seconds then has priority 0, like the conversations for which there are no orders.
     """
     return seconds - seconds.mean() if len(seconds) else seconds
 

@@ -36,7 +36,10 @@ class Chore:
         raise NotImplementedError
 
     def go_alone(self, link: RedisLink) -> None:
-        """Do what the task needs in a round in which Redis does not answer; ``link.why`` gives the reason."""
+        """Do what the task requires in a round in which Redis does not answer, so that this process serves without the fleet.
+
+        ``link.why`` gives the reason.
+        """
 
     def close(self, link: RedisLink) -> None:
         """End the task, and tell Redis through ``link`` if needed; called when this process leaves the fleet regularly.

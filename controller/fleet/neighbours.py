@@ -34,7 +34,7 @@ def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
 
 @dataclass(slots=True)
 class _Seen:
-    """The data that a process has published last.
+    """The data that a process of the fleet has published last.
 
     Attributes:
         version: the version of the data.

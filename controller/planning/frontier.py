@@ -143,9 +143,9 @@ def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends:
 
 
 def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray[np.intp]:
-    """Return the positions of the ends that remain after dropping dominated ones, with respect to the given arrays.
+    """Return the indices of the ends that remain after dropping ends that an earlier end of their group dominates.
 
-    Ends must be sorted by group, then best first.
+    An end is a node at which a request may end. Ends must be sorted by group, then best first. A few dominated ends may remain.
 
     Args:
         keys: Arrays over the ends; a dominating end has no larger value in any of these.

@@ -49,10 +49,10 @@ class FrontierStore:
         return found
 
     def prepare(self, wider: FrontierStore | None) -> None:
-        """Build the frontiers of the root and of all large subtrees, the deepest first.
+        """Build the Pareto frontiers below the root and below the top nodes of all large subtrees, the deepest first.
 
-        ``wider`` is a prepared store that ranks ends in the same order; it may be None. Its frontiers contain all ends that
-        this store's frontiers will contain, so only these ends are examined.
+        ``wider`` is a prepared store that ranks ends in the same order; it may be None. Its frontiers contain every end that
+        can be in this store's frontiers, so only these ends are examined.
         """
         size = self._metrics.trie.end - np.arange(len(self._metrics.trie))
         for node in np.flatnonzero(size > min(AHEAD, size[0] - 1))[::-1].tolist():

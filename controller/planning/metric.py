@@ -43,9 +43,9 @@ _TARGETS = {"accuracy": Metric.ACCURACY, "cost": Metric.COST, "latency": Metric.
 
 
 class Remaining(NamedTuple):
-    """The part of an additive metric (latency, full cost or maximum cost) after the request's node, with a safety margin.
+    """What a path still adds to a metric (latency, full cost or maximum cost) after the request's current node.
 
-    The margin is ``z`` standard deviations of this part. Latency includes the present load.
+    ``z`` standard deviations of this amount are added as a safety margin. Latency includes the present load.
     """
 
     metric: Metric

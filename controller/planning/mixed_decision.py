@@ -66,22 +66,24 @@ class MixedDecision(Decision):
 
     @property
     def remaining_cost_usd(self) -> float:
-        """The expected cost below ``node`` in dollars: the mean of both plans, weighted by share."""
+        """The expected dollars of the calls after ``node``: the mean of both plans' costs, weighted by their shares."""
         return self._mean(lambda plan: plan.remaining_cost_usd)
 
     @property
     def remaining_latency_s(self) -> float:
-        """The expected latency below ``node`` in seconds: the mean of both plans, weighted by share."""
+        """The expected seconds of the calls after ``node``: the mean of both plans' latencies, weighted by their shares."""
         return self._mean(lambda plan: plan.remaining_latency_s)
 
     @property
     def mean_rest_s(self) -> float:
-        """The expected latency below ``node`` at zero load in seconds: the mean of both plans, weighted by share."""
+        """The expected seconds of the calls after ``node`` at zero load: the mean of both plans' latencies, weighted by their
+        shares.
+        """
         return self._mean(lambda plan: plan.mean_rest_s)
 
     @property
     def ahead(self) -> tuple[float, float, float]:
-        """Expected accuracy, dollars and seconds from ``node`` on: means of both plans, weighted by share."""
+        """Expected accuracy, dollars and seconds of the calls after ``node``: means of both plans, weighted by their shares."""
         success, cost_usd, latency_s = np.sum([share * np.array(plan.ahead) for share, plan in self.parts], axis=0).tolist()
         return success, cost_usd, latency_s
 

@@ -202,15 +202,15 @@ class Replanner:
         return stage_title(own.pop() or "", self._kind) if len(own) == 1 else None
 
     def _own(self, arm: str) -> str | None:
-        """Return the application's name of the stage on the trie's branch ``arm``.
+        """Return the application's name for the stage to which the trie's branch ``arm`` leads.
 
-        None if the branch belongs to another request type.
+        None if the branch is for requests of another type than the present one.
         """
         stage, kind = self._planner.annotated.arm_stages[arm]
         return self._template.base_stages[stage] if kind == self._kind else None
 
     def note_stage(self, prefix: tuple[str, ...], stage: str) -> None:
-        """Record that ``stage`` follows ``prefix``."""
+        """Record that the application runs ``stage`` after the calls ``prefix``, which decides the branch of the trie."""
         if self._stages.get(prefix) != stage:
             self._stages[prefix] = stage
             self._forget_below(prefix)

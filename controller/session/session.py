@@ -64,18 +64,21 @@ class Session(StopRulePolicy):
             the trie is too large for ``risk="dp"``; ``"raise"`` raises. With ``on_infeasible="raise"``, an infeasible
             objective raises an error in the first plan of the request, and in later plans if the request follows its plans.
         fallback: whether another model may answer after a failed call, in mode "enforce"; see :meth:`fallback_model`.
-        load: read before each plan; must not block. A :class:`~vinelm.requests.protocols.LoadMonitor` is also notified of
-            this request's own calls.
-        least_call_usd: returns the dollars reserved for even the smallest call of a model. Under a per-request cap, models
-            for which this exceeds the remaining dollars are not planned.
+        load: the source of the engines' present load, which is read before each plan and must not block. A
+                :class:`~vinelm.requests.protocols.LoadMonitor` is also notified of this request's calls.
+        least_call_usd: returns the dollars that are reserved for the smallest possible call of a model. Under a per-request
+            cap,
+                plans do not use models for which this exceeds the remaining dollars.
         default: returns a stage's default model; by default the model that the template declares.
-        template: the workflow's shape; by default the trie's.
-        on_spent: called with the dollars of each recorded call, with the lock held.
-        rows: notified of each call as it begins, waits and ends, for a watcher of all requests; None without a watcher.
-        evidence: records the request's results as rows like a profile's; None to record none.
-        assigned: whether the request gets the plan. A request without the plan runs the default models even in mode
-            "enforce", with caps and fallbacks.
-        follower: notified of all events of the request; None for none.
+        template: the workflow's stages and their order; by default the template of the trie.
+        on_spent: called with the cost in dollars of each recorded call, while the lock is held.
+        rows: an object that is notified when a call begins, waits or ends, such as the fleet's record of live calls; None
+            without
+                one.
+        evidence: stores the results of the request's calls, one row per call, as a profile does; None stores nothing.
+        assigned: tells whether the request was assigned to the plan. Otherwise it runs the default models even in mode
+                "enforce", with caps and fallbacks.
+        follower: an object that is notified of all events of the request; None without one.
     """
 
     guard: SpendGuard | None

@@ -61,9 +61,9 @@ class Entries:
         return ~np.isnan(self.values)
 
     def column_means(self) -> FloatArray:
-        """Return the mean of each column's known entries, shape (nodes,).
+        """Return, for each node, the share of right answers among requests for which it is known, shape (nodes,).
 
-        A column without known entries gets its model's mean at its depth.
+        A node without known entries gets the mean of its model at its depth.
         """
         total, count = np.nansum(self.values, axis=0), self.is_known.sum(axis=0).astype(np.float64)
         fallback = pooled_mean(self.trie, total, count, prior=0.0, weight=1e-6)
@@ -71,7 +71,7 @@ class Entries:
 
 
 def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
-    """In place, set unknown ``values`` to 0 (no right answer) at the nodes on branches that the request did not take."""
+    """Set unknown ``values`` to 0 (no right answer) at nodes on branches that a request did not take, in place."""
     trie, arms = cells.trie, arms_of(cells.trie)
     if not arms.is_choice.any():
         return

@@ -49,7 +49,7 @@ class GroupComparison:
         most: float = 1.0,
         counts: BoolArray | bool = True,
     ) -> FloatArray:
-        """Add the value of one request and return the log of the wealth.
+        """Add the value of one request, and return the logarithm of the wealth that the bets have reached.
 
         Args:
             is_new: whether the request was served by the new group.
@@ -81,7 +81,7 @@ _STAKES_DOWN = np.array((0.1, 0.25, 0.5, 1.0, 2.0))
 
 
 class Bets(Protocol):
-    """Several bets on a single value, against one hypothesis. Each bet multiplies its wealth by a factor.
+    """Several bets against one hypothesis. For each new value, every bet multiplies its wealth by a factor.
 
     The parameters of an implementation, such as ``most`` of :class:`ShareAbove`, may be arrays: each value then has its own
     hypothesis.
@@ -158,7 +158,9 @@ class MeanBelow:
 
 @dataclass
 class EProcess:
-    """The wealth of a mixture of bets. Half of the wealth is bet from the first value on; the rest is spread over later starts.
+    """The wealth of a sequential test by betting, in which bets start at different values. Many independent tests may be held.
+
+    Half of the wealth is bet from the first value on; the rest is spread over later starts.
 
     A start at value j >= 2 weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. So to detect a change after n values, the
     log wealth has to grow only about log(n) + 2 log(log(n)) more than for a change at the start. An object may hold many
@@ -179,7 +181,7 @@ class EProcess:
     _low_at: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def add(self, value: FloatArray | float, counts: BoolArray | bool = True) -> FloatArray:
-        """Add one value to each process for which ``counts`` is True, and return the log of every process's wealth."""
+        """Add one value to each test for which ``counts`` is True, and return the logarithm of the wealth of every test."""
         factors = self.bets.log_factors(np.asarray(value, np.float64))
         if counts is not True:
             factors = np.where(np.asarray(counts)[..., None], factors, 0.0)
@@ -204,7 +206,8 @@ class EProcess:
 
     @property
     def before_change(self) -> int:
-        """Return the estimated number of values before the change. The object must hold a single process.
+        """Return the estimated number of values that came before a change of their distribution. The object must hold a single
+        test.
 
         Among the bets, the one is chosen that has gained most since its lowest wealth. The estimate is the number of values
         after which this lowest wealth was reached.

@@ -162,7 +162,7 @@ def _ratio(new: FloatArray, old: FloatArray) -> FloatArray:
 def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
     """Return the updated arrays of the trie that depend on its stop rates, keyed by attribute name.
 
-    Empty if the trie merges histories.
+    Empty if a node of the trie may stand for several sequences of calls.
     """
     trie, old = annotated.trie, annotated.stop
     if annotated.difficulty is not None:  # the plans' figures follow from the rates of each difficulty, which are not known

@@ -135,7 +135,7 @@ class FeatureMatrix:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A group of columns of a sparse matrix, one column for each effect of the group.
+    """A group of columns of a sparse matrix, the features of one kind: one column for each effect in the regression.
 
     Attributes:
         name: the name of the group.
@@ -195,9 +195,10 @@ def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
 
 
 def just_before(trie: Trie, label: Ints) -> Ints:
-    """Return the label of the call before each node's call, shape (nodes,); -1 if there is none or histories differ.
+    """Return, for each node, the label of the call that comes right before the node's call, shape (nodes,).
 
-    ``label`` has the label of each node's own call, shape (nodes,).
+    The result is -1 for first calls. It is also -1 if several sequences of calls lead to the node and the labels of
+    their last calls are not all equal. ``label`` has the label of each node's own call, shape (nodes,).
     """
     order = np.argsort(trie.target, kind="stable")
     starts = np.flatnonzero(np.diff(trie.target[order], prepend=0))  # every node except the root has an edge into it
@@ -207,11 +208,12 @@ def just_before(trie: Trie, label: Ints) -> Ints:
 
 
 def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
-    """Return the labels that occur before a node in all its histories, as three arrays (node, label, times).
+    """Return, for each node, the labels of calls that every request at the node has made before, as arrays (node, label,
+    times).
 
-    ``times`` is the minimum number of occurrences over the histories. The arrays are sorted by node, then label. If
-    ``memory=k`` merges histories, the remembered models before the node's model are among the labels: all histories of a node
-    share them.
+    Several histories (sequences of calls) may lead to a node. ``times`` is the minimum number of a label's occurrences over
+    them. The arrays are sorted by node, then label. With ``memory=k``, the last k calls of a loop are the same in all these
+    histories.
 
     Args:
         trie: the trie.
@@ -232,16 +234,16 @@ def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, 
 
 
 def certain_nodes(trie: Trie) -> Ints:
-    """Return the indices of the nodes whose previous stage and model are the same in all their histories.
+    """Return the indices of the nodes before which every request at the node ran the same stage with the same model.
 
-    Nodes of first calls are included, the root is not.
+    A node may be reached by several sequences of calls. Nodes of first calls are included, the root is not.
     """
     choice = np.where(trie.model >= 0, _choice(trie), len(trie.stages) * len(trie.models))
     return np.flatnonzero(just_before(trie, choice) >= 0)
 
 
 def earlier_choices(trie: Trie, nodes: Ints) -> tuple[Ints, Ints]:
-    """Return the stages and models that ran before the call of each of ``nodes`` in all histories, as arrays (place, choice).
+    """Return the pairs of stage and model that every request at one of ``nodes`` has run before, as arrays (place, choice).
 
     Each pair of elements says that a choice ran before a node. ``place`` is the node's index in ``nodes``; ``choice`` is the
     stage's index times the number of models, plus the model's index. Each choice occurs once for a node.
@@ -261,8 +263,9 @@ def _choice(trie: Trie) -> Ints:
 def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
     """Return the earlier decisions between several branches on the way to each node, as arrays (node, decision, branch).
 
-    ``decision`` is the node at which the choice was made, ``branch`` the node that it led to. For merged histories, only the
-    last decision is known, and only if all histories made it at the same stage with the same model.
+    ``decision`` is the node at which the choice was made, ``branch`` the node that it led to. Several histories (sequences of
+    calls) may lead to a node. Then only the last decision is known, and only if all of them made it after the same stage and
+    model.
     """
     is_choice = arms_of(trie).is_choice
     nodes = at = certain_nodes(trie)

@@ -29,10 +29,13 @@ SQUARE_ROOT_BLOCK = 4096
 
 @dataclass(frozen=True, eq=False)
 class MergedRates:
-    """Rates of every node of a merged trie; arrays of shape (nodes,) unless another shape is given.
+    """The rates (probabilities of stops and right answers) at every node of a trie whose nodes stand for several call
+    sequences.
+
+    Arrays have shape (nodes,) unless another shape is given.
 
     Args:
-        rates: the rates given that a request reaches the node, for requests that reach it in the profile.
+        rates: the rates among requests that reach the node in the profile.
         arm_rates: probability of each edge's branch, shape (edges,).
         by_difficulty: the rates for requests of each difficulty.
         success_se: standard error of ``rates.success``, given ``mix``. Its sources are the posterior of the model's effects and
@@ -87,7 +90,7 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
 
 
 def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
-    """Return a mask of the nodes that are deeper than all results of their stage, shape (nodes,)."""
+    """Return a mask of the nodes whose depth exceeds that of every recorded result at their stage, shape (nodes,)."""
     deepest = np.zeros(len(trie.stages), np.int64)
     np.maximum.at(deepest, trie.stage[cells.node], trie.depth[cells.node])
     beyond: BoolArray = trie.depth > deepest[trie.stage]

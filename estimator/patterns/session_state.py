@@ -34,15 +34,14 @@ def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...
 
 
 class Yielded(NamedTuple):
-    """A call that a set of bindings yields, and its position among the set's calls.
-
-    A call is fresh if it was executed since the last write.
+    """A possible tool call that a set of bindings (sources of its arguments) gives, and its rank among the set's possible
+    calls.
 
     Args:
         at: the index of the set.
-        rank: how many calls of the set that are not fresh come before this call, at most 8.
-        of: how many calls of the set are not fresh.
-        read_share: the share of the set's calls that are fresh.
+        rank: how many of the set's calls come before this call, without calls made since the last write; at most 8.
+        of: how many calls the set gives, without calls made since the last write.
+        read_share: the share of the set's calls that were made since the last write.
         age: the number of events since the newest source of the call's arguments.
     """
 

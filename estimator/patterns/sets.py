@@ -65,12 +65,12 @@ def find_sets(
 
 @dataclass
 class _Yield:
-    """The calls that a set of bindings yields.
+    """The tool calls that one set of bindings (sources of a call's arguments) gives.
 
     Attributes:
-        calls: the indices of those recorded calls that the set yields.
+        calls: the indices of those of them that were recorded.
         groups: the groups of these calls' sessions.
-        rows: the number of all calls that the set yields, recorded or not.
+        rows: the number of all calls that the set gives, recorded or not.
     """
 
     calls: set[int] = field(default_factory=set)

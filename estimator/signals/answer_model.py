@@ -405,8 +405,8 @@ class _Fit:
     def _begun(self, model: AnswerFit) -> AnswerFit:
         """Return the model with the effects that best explain the answers if all requests are assumed equally easy.
 
-        Effects of what earlier stages found are fitted before easiness; otherwise the fit would attribute failed searches
-        to hard requests.
+        These effects include what earlier stages found. If they were fitted together with easiness, failed searches would be
+        attributed to hard requests.
         """
         # At the beginning the first labeling of each pattern suffices.
         of_types = self.weights @ self.counts[self.starts][:, : len(model.contexts) * N_TYPES]

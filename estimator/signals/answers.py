@@ -170,10 +170,9 @@ class AnswerTable:
 
 
 def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
-    """Return the results with only what is known of them at the time when the next stage is chosen.
+    """Return the results, with those fields removed that are still unknown when the next stage is chosen.
 
-    If the next stage runs in parallel with a call, the outcome of this call is still unknown then. So its success, stop,
-    signal, class and failure are removed.
+    Only a call that runs in parallel with the next stage is affected. Its success, stop, signal, class and failure are removed.
     """
     if not course.joint:
         return rows

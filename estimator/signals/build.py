@@ -110,15 +110,15 @@ def signals_trie(
 
 
 class _Layout(NamedTuple):
-    """The numbering of the trie's nodes and branches. Nodes are numbered level by level; the root is 0.
+    """How the nodes and branches of the trie of signals are numbered. Nodes are numbered level by level; the root is 0.
 
     Attributes:
         levels: the range of the nodes of each level.
         order: the nodes in pre-order, shape (nodes,).
         place: the pre-order position of each node, shape (nodes,).
         arms: the distinct branches, as (next stage, label, class of the answer).
-        arm_of: for each level, the number of the branch on which each history continues; 0 if the request ends. The ways to
-            begin have the first numbers, then come ``arms``.
+        arm_of: for each level, the number of the branch on which each history (calls and outcomes so far) continues; 0 if the
+            request ends. The first numbers stand for the ways in which a request may begin, the next ones for ``arms``.
     """
 
     levels: list[slice]
@@ -129,7 +129,7 @@ class _Layout(NamedTuple):
 
 
 class _Nodes:
-    """The estimates for each of ``n`` nodes of the trie, filled in level by level."""
+    """The estimates for ``n`` nodes of the trie, as arrays that are filled in level by level."""
 
     def __init__(self, n: int, n_fits: int) -> None:
         self.depth, self.up = np.zeros(n, np.int64), np.full(n, -1, np.int64)

@@ -42,14 +42,14 @@ class Context(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """What matters about a position that a request may be at, apart from the request itself.
+    """A situation in which a stage may run: what its answer depends on, except the model and the request itself.
 
     Args:
-        stage: The stage that runs there.
+        stage: The stage.
         has_answer: Whether an earlier call gave an answer.
-        silent: The last earlier stage that writes no answer; None without such a stage.
-        arms: The stages that the application may continue to.
-        begins: How the request began.
+        silent: The last stage before it that writes no answer, such as a router; None without such a stage.
+        arms: The stages between which the application chooses afterwards.
+        begins: How the request began, a key of :attr:`Course.starts`.
     """
 
     stage: str

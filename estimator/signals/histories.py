@@ -82,7 +82,7 @@ class _Rows(NamedTuple):
     scale: FloatArray
 
     def take(self, at: npt.NDArray[Any]) -> _Rows:
-        """Return the rows at the given indices."""
+        """Return an object with only the rows at the given indices."""
         return _Rows(*(values[at] for values in self))
 
 
@@ -384,15 +384,20 @@ class _Contexts(NamedTuple):
 
 
 def _n_factors(model: Predictive) -> int:
-    """Return the number of different factors by which one context may multiply a vector."""
+    """Return the number of factor codes of one context (everything that an answer depends on, except the request).
+
+    A factor multiplies the probabilities of a history. There is a code for each type of answer, for an answer that joins an
+    earlier class, and for a repeated answer. Further codes are for each signal of a judge on a right, missing or wrong answer.
+    """
     return _SAYS + KINDS * len(model.verdicts.signals)
 
 
 def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
     """Return the probability of each of ``n`` histories under each fit alone, shape (n, fits).
 
-    ``values`` has the sum over a fit's points for each vector, shape (vectors, fits). A history's probability is the sum over
-    its rows. The points of one fit have the total mass 1 / fits, so the sums are multiplied by the number of fits.
+    ``rows`` are the rows of these histories. ``values`` has the sum over a fit's points for each vector, shape (vectors, fits).
+    A history's probability is the sum over its rows. The points of one fit have the total mass 1 / fits, so the sums are
+    multiplied by the number of fits.
     """
     n_fits, found = values.shape[1], np.zeros((n, values.shape[1]))
     # The points of each fit have 1 / fits of the mass, but a value by fit is a probability under that fit alone.
@@ -437,9 +442,10 @@ def _numbered(code: Ints) -> tuple[Ints, Ints]:
 
 
 def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
-    """Mark a level's least likely histories as ended, in place, so that the open histories have at most ``most_rows`` rows.
+    """Mark the least likely histories of a level as not continued, in place.
 
-    ``history``: the history of each row.
+    As many are marked as needed so that all other histories together have at most ``most_rows`` rows. ``history`` is the index
+    of each row's history.
     """
     rows = np.bincount(history, minlength=len(level)) * level.is_open
     if rows.sum() > most_rows:
@@ -450,7 +456,7 @@ def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Before:
-    """The histories before a call.
+    """The histories (models and outcomes of a request so far) after which a call is made.
 
     Attributes:
         level: the histories.
@@ -545,7 +551,14 @@ def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Collects the rows that follow a call of one model."""
+    """Collects the rows that follow a call of one model. A row is a history with one assignment of types to its answers.
+
+    Attributes:
+        parts: the list to which :meth:`add` appends the new rows, in groups of rows that were created in the same way.
+        rows: the rows before the call.
+        model: the index of the called model.
+        factors: the first factor code of the call's context, to which :meth:`add` adds a factor's number; see :class:`_Part`.
+    """
 
     parts: list[_Part]
     rows: _Rows
@@ -562,7 +575,7 @@ class _Parts:
         label: Ints | None = None,
         new_type: int | None = None,
     ) -> None:
-        """Add the rows that follow the rows ``at`` after an answer of class ``kind``.
+        """Add to :attr:`parts` the rows that result if the call gives an answer of class ``kind`` after the rows ``at``.
 
         Args:
             at: indices of the rows before the answer.

@@ -74,10 +74,12 @@ class FitMasses:
 
     @classmethod
     def of_tries(cls, fits: Sequence[AnnotatedTrie]) -> list[FitMasses]:
-        """Return the masses of several fits of a branching trie without merged histories.
+        """Return the masses (probabilities of histories) of several fits of a branching trie in which one path leads to each
+        node.
 
         Here, a history ends with the branch that the application takes after a call, or with the end of the request. In the
-        second case it is not open. ``right`` is minus infinity for histories at which no plan may end.
+        second case no request continues after it (``is_open`` is False). ``right`` is minus infinity for histories at which no
+        plan may end.
         """
         graphs = [DecisionGraph.of(fit) for fit in fits]
         graph, found = graphs[0], list[FitMasses]()
@@ -108,9 +110,9 @@ class FitMasses:
 
 
 def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
-    """Return the optimism of choosing a plan, from the fits' predictions for the plans that they choose; None for a single fit.
+    """Return how much too high the accuracy of a chosen plan is predicted, as a function of the plan's cost; None for one fit.
 
-    The curve gives the optimism as a function of the plans' cost, as the other fits predict it. It is never below 0. It is
+    Each fit chooses a plan, and the other fits predict the plan's accuracy and cost. The optimism is never below 0. It is
     doubled, because :class:`SelectionOptimism` states the optimism of a choice on half of the requests. The advantage over a
     single model is not measured.
     """
@@ -157,7 +159,12 @@ def _prices(levels: Sequence[FitMasses]) -> FloatArray:
 
 
 def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], list[FitMasses]]:
-    """Return each fit's predictions for the answers that it would return, and the other fits' mean predictions for them."""
+    """Return two predictions for the answer that each fit considers best after each history: this fit's, and the other fits'.
+
+    In both lists, ``right`` is P(the history, and this answer is right), shape (histories, fits). In the first list, each fit
+    predicts this for its own best answer. In the second list, the prediction, and also ``cost_usd``, is the mean over all other
+    fits.
+    """
     own, others = [], []
     for level in levels:
         n = level.cost_usd.shape[1]

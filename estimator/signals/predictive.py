@@ -29,7 +29,8 @@ LEAST_WEIGHT = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Predictive:
-    """The combined fits of the latent model. A *point* is a pair of latent traits in one fit.
+    """Several fits of the latent model to resampled requests, combined into one model. A *point* is a pair of latent traits in
+    a fit.
 
     Args:
         log_types: Log P(type | context, point), shape (contexts, types, points).

@@ -77,7 +77,9 @@ class Verdicts:
 
     @cached_property
     def signal(self) -> Ints:
-        """The signal of each label, an index into :attr:`signals`; -1 for labels that no judge has; shape (labels,)."""
+        """For each label, the index in :attr:`signals` of the label's signal, shape (labels,); -1 if no judge has given that
+        signal.
+        """
         return np.array([self.signals.index(one.signal) if one.signal in self.signals else -1 for one in self.labels], np.int64)
 
     @property

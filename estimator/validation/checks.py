@@ -73,14 +73,14 @@ class SelectablePlans(PlanFigures):
 
 
 def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple[SelectionOptimism, float]:
-    """Return the optimism of choosing the best plan as a curve over cost caps, and its mean over the caps before smoothing.
+    """Return the optimism of the best plan as a function of a cost cap, and the mean optimism over the caps.
 
     Optimism is how much too high the accuracy of a plan is predicted because the plan was chosen as the best. The mean may be
-    negative. The curve is smoothed over neighbouring caps and limited to values >= 0.
+    negative. The function is smoothed over neighbouring caps and limited to values >= 0; the mean is not.
 
     Args:
         splits: At least one pair of fits to the two halves of the requests. Each half chooses once and tests once.
-        fitted: The fit to all requests, which provides the costs of the curve.
+        fitted: The fit to all requests, which provides the cost caps.
     """
     pairs = [pair for one, other in splits for pair in ((one, other), (other, one))]
     measure = fitted.by_ends(one=_by_caps, several=_by_prices)
@@ -92,7 +92,8 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 def _by_caps(fitted: AnnotatedTrie) -> _Measure:
     """Return a function that measures the optimism of the best plan under each cost cap.
 
-    Plans are paths, or fixed plans over merged histories. ``fitted`` provides the caps. For optimism see :func:`_gaps`.
+    Plans are paths or, if a node of the trie stands for several sequences of calls, fixed plans. ``fitted`` provides the caps.
+    For optimism see :func:`_gaps`.
     """
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
@@ -101,7 +102,8 @@ def _by_caps(fitted: AnnotatedTrie) -> _Measure:
 def _by_prices(fitted: AnnotatedTrie) -> _Measure:
     """Return a function that measures the optimism of the best contingent plan at each of several prices of a dollar.
 
-    With merged histories, the function measures fixed plans under cost caps instead. For optimism see :func:`_gaps`.
+    If a node of the trie stands for several sequences of calls, the function measures fixed plans under cost caps instead. For
+    optimism see :func:`_gaps`.
     """
     return _by_caps(fitted) if fitted.trie.is_merged else _contingent_gaps
 

@@ -24,10 +24,10 @@ Kind = tuple[int, str, str]
 
 
 class Unit(NamedTuple):
-    """One simulated job.
+    """The drawn outcome of one simulated job.
 
     Attributes:
-        cost_usd: its cost in dollars.
+        cost_usd: the job's cost in dollars.
         calls: the number of its model calls.
         requests: the number of HTTP requests, that is, of calls including retries.
         tokens: prompt and completion tokens.

@@ -214,10 +214,10 @@ class UnitRunner:
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
-        """Return the name of the node after the loop (a tuple of one) if the state before it must be stored; else an empty
-        tuple.
+        """Return the name of the node that follows the loop, as a tuple of one, if the state before this node must be stored.
 
-        From that state, a request can continue although its answer passed the workflow's own check. It need not be stored if
+        Otherwise return an empty tuple. From the stored state, a request can continue although its answer passed the workflow's
+        check. It need not be stored if
         requests end after such an answer, if the node is unknown, or if the template has no later stage.
         """
         if not self.can_go_on or not self.signals:

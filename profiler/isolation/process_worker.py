@@ -41,7 +41,7 @@ _FOREIGN = frozenset(-number for number in (signal.SIGKILL, *ENDING))
 
 @dataclass(frozen=True, slots=True)
 class _Killed:
-    """The outcome of a job whose process was killed from outside (``row``), so that the job may be run once more."""
+    """The outcome (``row``) of a job whose process was killed from outside, so that the job may be run once more."""
 
     row: UnitOutcome
 

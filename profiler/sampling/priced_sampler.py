@@ -178,7 +178,7 @@ def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
 
 
 class OpenCells:
-    """Tracks open calls. A call is open if its request is known to reach it, it has no result, and no earlier path claims it.
+    """Tracks open calls: calls that their request is known to reach, that have no result, and that no earlier path will make.
 
     A call is identified by its request and ``prefix``, the models of the calls up to and including this one.
 
@@ -206,7 +206,7 @@ class OpenCells:
         self.continuable = [cell for cell, row in self._every.items() if self._is_continuable(row)]
 
     def is_new(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a call is open: it has no result and is not claimed. The request must be known to reach the call."""
+        """Return whether a call has no result and no earlier path will make it. Its request must be known to reach the call."""
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:
@@ -222,7 +222,10 @@ class OpenCells:
         return self._below[request, prefix]
 
     def claim(self, request: str, prefix: Prefix) -> None:
-        """Claim an open call, so that it no longer counts as open. The calls after it stay unknown until the next round."""
+        """Mark an open call as one that a path will make, so that it no longer counts as open.
+
+        The calls after it stay unknown until the next round.
+        """
         self._claimed.add((request, prefix))
         while len(prefix) > 1:
             prefix, model = prefix[:-1], prefix[-1]
@@ -333,7 +336,7 @@ class RoundPaths:
         rng.shuffle(self._to_continue)
 
     def next(self) -> RequestPath | None:
-        """Return the next path, and claim its first open call; None if no call that a request reaches is open."""
+        """Return the next path, and mark its first open call as taken; None if no call that a request reaches is open."""
         weights = {}
         for name in self._first:
             share = 1.0 if self._unanswered(name) is not None else self._cells.n_going_on[name] / len(self._order)

@@ -68,7 +68,7 @@ class Prices:
         return total
 
     def everything(self, choices: Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]], n_requests: int) -> float:
-        """Return the approximate cost of executing every reached call once, in the unit of :attr:`usd`.
+        """Return the approximate cost of making each call that requests reach once, in the unit of :attr:`usd`.
 
         Args:
             choices: The possible models of each call; by stage name, if the stages of a call have different models.

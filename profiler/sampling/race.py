@@ -40,9 +40,9 @@ Choices = Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]]
 
 
 class Racer(NamedTuple):
-    """A participant of the comparison: a single model, or the current setup (``is_current``).
+    """A participant of the comparison of single models: one model, or the current setup (``is_current``).
 
-    ``run`` has the model of each call of a whole run.
+    ``run`` has the model of each call of a whole request.
     """
 
     name: str

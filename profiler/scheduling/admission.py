@@ -179,9 +179,9 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Count the results of a path that are written but not yet committed, with their known outcomes and costs.
+        """Count the results of a path that are stored but not yet committed (counted in order), with their outcomes and costs.
 
-        They count among the calls that may end the run, because the limits are checked when they are committed.
+        They are calls that may end the run, because a run's limits are checked only when a result is committed.
         """
         for length in range(path.committed + 1, path.resolve(self._cells.rows, self._rule) + 1):
             cell = path.cell(length)

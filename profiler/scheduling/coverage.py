@@ -104,9 +104,9 @@ class CellKinds:
         return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
 
     def place(self, row: Observation) -> tuple[int, int, int]:
-        """Return three indices of a result: its depth (from 0), its slot, and what came next.
+        """Return three indices of a result: its depth (from 0), its slot (stage and model), and a number for what came next.
 
-        The last is an index on the last axis of :attr:`CellCounts.outcomes`.
+        What came next, a stage or the end, is an index on the last axis of :attr:`CellCounts.outcomes`.
         """
         return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
 
@@ -196,12 +196,14 @@ class CellCounts:
     def rest(
         self, unopened: FloatArray, unknown: float, weight: FloatArray | None = None, *, is_least: bool = False
     ) -> FloatArray:
-        """Return the expected cost of executing the open calls and all calls after them, in the unit of :attr:`paid`.
+        """Return the expected cost of executing all calls that requests still reach, in the unit of :attr:`paid`.
+
+        These are the open calls, which come next in some request, and all calls after them.
 
         The result is a single number. If the arrays of these counts have further axes in front, it is an array with these axes.
 
         Args:
-            unopened: the number of open calls of each kind; shape (depth, slots).
+            unopened: the number of open calls (reached by their request, but not executed) of each kind; shape (depth, slots).
             unknown: the number of requests that have not started and whose first stage is unknown.
             weight: the factor for the cost of each kind of call; shape (depth, slots); None means 1.
             is_least: whether requests that have not started are assumed to begin with the cheapest stage. Otherwise they are
@@ -253,11 +255,11 @@ class Coverage:
         n_requests: the number of requests in the profile.
 
     Attributes:
-        totals: the counts of executed calls that their requests reach according to the stop rule.
+        totals: the counts of executed calls, without those made after the stop rule had ended the request.
         unopened: the number of open calls (reached, not executed) of each kind, without those of the requests in
             :attr:`unknown`; shape (depth, slots).
         unknown: the number of requests without results, if several first stages are possible; otherwise 0.
-        continued_usd: the cost in dollars of executed calls that their requests do not reach, according to the stop rule.
+        continued_usd: the cost in dollars of calls that were executed after the stop rule had ended their request.
         n_continued: the number of these calls.
     """
 
@@ -311,14 +313,15 @@ class Coverage:
 
     @property
     def counts(self) -> FloatArray:
-        """The number of executed calls that their requests reach, of each kind; shape (depth, slots), with the depth from 0."""
+        """The number of executed calls of each kind, shape (depth, slots), without calls after the end of their request.
+
+        The depth counts from 0. A slot is a stage and a model.
+        """
         return self.totals.counts
 
     @property
     def counts_per_depth(self) -> tuple[int, ...]:
-        """The number of executed calls at each depth, the first depth first. Calls that their requests do not reach are left
-        out.
-        """
+        """The number of executed calls at each depth, the first depth first, without calls after the end of their request."""
         return tuple(int(n) for n in self.counts.sum(axis=1))
 
     @property
@@ -333,9 +336,9 @@ class Coverage:
 
     @property
     def continued(self) -> float:
-        """The cost of the executed calls that their requests do not reach.
+        """The cost, in dollars, of calls that were executed after the stop rule had ended their request.
 
-        It is in dollars; if all calls are free, it is the number of these calls.
+        If all calls so far were free, it is the number of these calls.
         """
         return float(self.n_continued) if self.is_free else self.continued_usd
 
@@ -345,7 +348,9 @@ class Coverage:
 
     @property
     def fraction(self) -> float:
-        """The coverage, in [0, 1]: 0 before the first call, exactly 1 if all reached calls are executed."""
+        """The coverage, in [0, 1]: 0 before the first call, exactly 1 if every call is executed that a request reaches before
+        its end.
+        """
         if self._fraction is None:
             totals = self.measure()
             paid = float(totals.paid.sum())

@@ -106,17 +106,22 @@ class ObservedCells:
 
     @property
     def has_gap(self) -> bool:
-        """Whether some results of the run's requests are not committed, because results that come before them are missing."""
+        """Whether some results of the run's requests are not counted yet, because the result of an earlier call is missing."""
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
-        """Return whether the request reaches the call ``cell``, according to the committed results and the stop rule."""
+        """Return whether the request reaches the call ``cell``, according to the stop rule; always True for a first call.
+
+        Otherwise, the result of the call before it must be committed, and no earlier call may have ended the request.
+        """
         request_id, prefix = cell
         parent = (request_id, prefix[:-1])
         return len(prefix) == 1 or (parent in self.committed and not self.is_continued(cell))
 
     def is_continued(self, cell: Cell) -> bool:
-        """Return whether the request had ended before the call ``cell``, according to the results and the stop rule."""
+        """Return whether the stop rule had ended the request before the call ``cell``, according to the results of earlier
+        calls.
+        """
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
@@ -237,7 +242,7 @@ class AnswersOfToday:
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether the wrong answers so far, and ``more`` further ones, are fewer than the check needs to fail.
+        """Return whether the check could not fail yet, even if the next ``more`` answers were wrong, too.
 
         Also True if the check is disabled.
         """

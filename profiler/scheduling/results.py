@@ -81,7 +81,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileResult:
-    """The state of a profile after a run. Unless noted, figures are of all results in the store for the requests of the run.
+    """The state of a profile after a run. Unless noted, figures count all results of the run's requests in the store.
 
     Attributes:
         stopped_by: what ended the run.

@@ -28,12 +28,12 @@ from vinelm.traces.store.run_state import RunRecords
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """The round, probability and timing of a result's purchase.
+    """How a result is bought: in which round its path was proposed, with which probability, and whether its calls are timed.
 
     Attributes:
         round: the sampler's round that proposed the path.
-        probability: the probability of proposing it; None if unknown.
-        is_timed: whether its calls are made directly, and so have latencies, in a run that otherwise uses batch APIs.
+        probability: the probability with which the path was proposed; None if unknown.
+        is_timed: whether the calls are made directly, and so have latencies, in a run that otherwise uses batch APIs.
     """
 
     round: int = 0

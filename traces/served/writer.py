@@ -205,7 +205,7 @@ class StoreWriter(Generic[Item, Kept]):
                     store.close()
 
     def _write_what_waits(self) -> None:
-        """Write the queued items on the calling thread, since Python starts no threads at shutdown."""
+        """Write the queued items, on the calling thread. Used at shutdown, when Python starts no threads any more."""
         with self._ready:
             self._closes_by = self._closes_by or time.monotonic() + CLOSING_S
         self._run()

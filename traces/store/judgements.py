@@ -84,7 +84,9 @@ class Judgements:
 
     @property
     def are_in_force(self) -> bool:
-        """Whether a judge scores the store's rows at present; False if no judge ever did, or another scorer has replaced it."""
+        """Whether a judge gave the present scores of the rows. False if no judge ever scored, or another scorer replaced the
+        judge.
+        """
         return self._store.identity.fingerprint.get("scorer") == JUDGED
 
     def latest(self) -> dict[Cell, Judgement]:

@@ -38,7 +38,8 @@ def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None
 def told_apart(
     store: ObservationStore, rows: Iterable[Observation], template: Template, *, learn: bool = True
 ) -> tuple[list[Observation], Template]:
-    """Return the rows and the template with separate stages for each request type; without types, both are unchanged.
+    """Return the rows and the template, changed so that each request type has separate stages; without types, both are
+    unchanged.
 
     Args:
         store: The store, which is only read.

@@ -226,7 +226,7 @@ class VineLM(VineInterface, LongRunning):
 
     @property
     def template(self) -> Template | None:
-        """The workflow's shape; None if neither a template nor a trie was given."""
+        """The workflow's stages and their possible order; None if neither a template nor a trie was given."""
         return self.adapter.template
 
     def close(self) -> bool:

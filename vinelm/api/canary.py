@@ -99,14 +99,15 @@ class CanaryStatus:
 
 @dataclass(slots=True)
 class _Draw:
-    """Whether a request or a conversation runs the plan, and what was counted for it. A conversation counts once, since its
-    requests are not independent.
+    """The assignment of a request or conversation to the plan or to the current setup, and what was counted for it.
+
+    A conversation counts once, since its requests are not independent.
 
     Attributes:
         is_plan: whether it runs the plan, rather than the current setup.
-        caller: the number of the group that its caller belongs to; :data:`NOBODY` if the caller is unknown.
-        is_counted: whether its outcome has been counted.
-        is_labelled: whether its feedback has been counted.
+        caller: the number of the caller's group; :data:`NOBODY` if the caller is unknown.
+        is_counted: whether the outcome has been counted.
+        is_labelled: whether the feedback has been counted.
     """
 
     is_plan: bool
@@ -117,8 +118,9 @@ class _Draw:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _LiveRequest:
-    """A request in progress: what is measured of it, its draw, its objective, and ``ratio``, the plan's predicted cost divided
-    by the current setup's.
+    """A request in progress: its measurements, its assignment to plan or current setup (``draw``), and its objective.
+
+    ``ratio`` is the plan's predicted cost divided by the current setup's.
     """
 
     request: CanaryRequest
@@ -313,8 +315,8 @@ class Canary:
     def _count_gone(self) -> None:
         """Count the requests whose session object no longer exists.
 
-        Of the others, look at the two that were looked at least recently. Count those that have ended and been idle for more
-        than :data:`IDLE_S` seconds.
+        Of the other requests, check the two whose last check is longest ago. Count a checked request if it has ended and been
+        idle for more than :data:`IDLE_S` seconds.
         """
         found: list[CanaryEvent | None] = []
         with self._lock:

@@ -371,8 +371,9 @@ class Autopilot:
     # -- the threads ---------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Write new records to the store, and read the steps' current states from it. If either fails, it is tried again the
-        next time.
+        """Write new records to the store, and read the current state of each step from there.
+
+        An error is logged, and the next call tries again.
         """
         self._looks += 1
         with self._surviving():

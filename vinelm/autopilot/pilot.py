@@ -124,7 +124,8 @@ class Pilot:
         return True
 
     def _compare_entries(self, state: StepState, entries: Mapping[str, str]) -> None:
-        """Begin a new attempt to find a plan for a step if the reason for the last result no longer holds.
+        """Begin a new attempt to find a plan for a step if a change of the catalog or the accepted loss may lead to another
+        result.
 
         If a plan serves, a new attempt begins if the catalog entry of a model of the plan, or of the current model, has
         changed. It also begins if the plan's proof allows a larger loss than is accepted now. If no plan serves, a new attempt
@@ -144,9 +145,9 @@ class Pilot:
         state.entries = dict(entries)
 
     def _compare_settings(self) -> None:
-        """Begin new attempts if the way of comparing answers has changed.
+        """Begin to search again for a plan of every step if answers are now compared in another way.
 
-        If only the judge or the pause between conversations has changed, only the proofs in progress are abandoned; plans that
+        If only the judge or the pause between conversations has changed, the proofs in progress are abandoned, but plans that
         serve continue to do so.
         """
         comparing, judge, pause_s = self.settings.comparing, self.settings.judge or "", self.settings.pause_s
@@ -225,9 +226,9 @@ class Pilot:
         return run
 
     def _over(self, key: str, state: StepState, units: Sequence[ReplayUnit]) -> list[ReplayUnit]:
-        """Return a step's recorded calls in conversations that are over, one conversation after another.
+        """Return a step's recorded calls that belong to finished conversations, ordered by conversation.
 
-        ``units`` are the recorded calls of the step ``key`` in the current attempt.
+        ``units`` are the recorded calls of the step ``key`` since its present search for a plan began.
         """
         since, found = self._conversations.get(key, (-1, None))
         if found is None or since != state.since:

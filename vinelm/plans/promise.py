@@ -50,14 +50,15 @@ class SelectionOptimism:
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie) -> Self | None:
-        """Return the curve in the trie's ``meta``; None if the trie was estimated without measuring it."""
+        """Return the optimism that is stored in a trie's ``meta``; None if it was not measured for the trie."""
         found = (annotated.meta.get("evidence") or {}).get("selection")
         return None if not isinstance(found, Mapping) else cls(**{name: tuple(found[name]) for name in cls.__annotations__})
 
     @classmethod
     def measured(cls, cost_usd: FloatArray, accuracy: FloatArray, advantage: FloatArray | None = None) -> Self:
-        """Return the curve for measured differences between prediction and test, smoothed over neighbouring costs;
-        never below 0.
+        """Return the optimism that follows from differences between prediction and test, measured for plans of several costs.
+
+        The differences are smoothed over neighbouring costs; negative values become 0.
 
         Args:
             cost_usd: The costs, ascending.
@@ -76,10 +77,9 @@ class SelectionOptimism:
         )
 
     def or_more(self, other: Self | None) -> Self:
-        """Return a curve that has, at each cost, the higher ``accuracy`` of this curve and ``other``; this curve if
-        ``other`` is None.
+        """Return the optimism of which ``accuracy``, at each cost, is the larger of this object's and ``other``'s.
 
-        ``advantage`` is taken from this curve.
+        ``advantage`` is this object's. If ``other`` is None, return this object.
         """
         if other is None:
             return self
@@ -100,7 +100,7 @@ class SelectionOptimism:
         return self._at(self.advantage, cost_usd) if self.advantage else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the curve as plain JSON types."""
+        """Return the fields, the points of the curve, as plain JSON types."""
         return {name: list(values) for name, values in asdict(self).items()}
 
     def _at(self, values: tuple[float, ...], cost_usd: float) -> float:
@@ -215,7 +215,7 @@ class PlanFigures:
     def promise(self, plan: int, curve: SelectionOptimism | None) -> Promise:
         """Return the prediction for the plan with index ``plan``, chosen as the best among all of these plans.
 
-        ``curve`` is the optimism of the choice; None if it was not measured.
+        ``curve`` tells by how much choosing the best plan raises predictions; None if this was not measured.
         """
         cost, error = float(self.cost_usd[plan]), float(self.error[plan])
         alone = self.single & (self.cost_usd <= cost) & (self.latency_s <= self.latency_s[plan])
@@ -257,8 +257,9 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
 
 
 def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accuracy: float) -> float | None:
-    """Return an upper bound on the standard error of a plan's accuracy over a trie that merges histories; None if the
-    trie has no standard errors.
+    """Return an upper bound on the standard error of a plan's accuracy; None if the trie has no standard errors.
+
+    It is for a trie in which a node may stand for several histories (sequences of calls).
 
     The sampling of the n requests adds the variance p (1 - p) / n, where p is the plan's accuracy. The rest of a node's
     error is multiplied by the probability of reaching the node and by the probability that no later answer is correct.

@@ -301,8 +301,9 @@ class StaticPlans:
             self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
-        """Add weighted errors of positions to the plans' results. The positions are those where plans end or, if
-        histories are merged, all.
+        """Add weighted standard errors of positions to the plans' results, in place.
+
+        The positions are those where plans end or, if a position stands for several histories, all positions.
 
         Args:
             worth: The results of all plans so far, changed in place.
@@ -319,8 +320,10 @@ class StaticPlans:
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
     ) -> tuple[Integers, Integers, Integers]:
-        """Return three arrays with an item for each branch after the given histories: the plan's choice, the branch's
-        group, and the index of the history.
+        """Return three arrays with an item for each branch that may follow one of the given histories.
+
+        The first has the plan's choice on the branch: an edge, or a negative number to end. The second has the index of the
+        branch's group of edges, the third the index of the history.
 
         Args:
             models: The assignments, shape (assignments, stages).
@@ -353,8 +356,8 @@ class StaticPlans:
     def _errors(self) -> FloatArray | None:
         """The error of each node's accuracy, without the sampling error of the requests if their number is known.
 
-        If histories are merged, no single path leads to a node. The error is then that of the probability that the
-        node's own answer is right.
+        If several paths may lead to a node, the error is instead that of the probability that the answer of the node's call is
+                right.
         """
         annotated = self.graph.annotated
         if annotated.accuracy_se is None or not self._requests:
@@ -371,8 +374,9 @@ class StaticPlans:
     def _merged(
         self, plan: Integers, at: Integers, reach: FloatArray, used_s: FloatArray
     ) -> tuple[Integers, Integers, FloatArray, FloatArray]:
-        """Merge the histories of one plan that have reached the same position: add their probabilities, and keep their longest
-        time.
+        """Combine histories that belong to the same plan and have reached the same position into one.
+
+        Their probabilities are added, and the longest of their times is kept.
 
         Args:
             plan: The index of each history's plan.
@@ -381,7 +385,7 @@ class StaticPlans:
             used_s: The seconds that each history has taken.
 
         Returns:
-            The same four arrays for the merged histories.
+            The same four arrays for the combined histories.
         """
         joined = self.graph.joined(plan, at)
         if joined is None:

@@ -36,8 +36,10 @@ JUDGE_PRIOR = 2.0
 
 
 class Wealth:
-    """The test of one plan: the wealth that the bets have reached for each margin, and the stakes on the next unit. A
-    unit is a request or a cluster of requests; units are taken one by one, in order.
+    """The test of one plan, which bets, for each margin, against "the plan loses at least this margin".
+
+    The wealth of a margin's bet grows if the results contradict this; its stake is the part risked on the next unit. A
+    unit is a request or a cluster of requests. Units are taken one by one, in order.
 
     Args:
         margins: Losses that are tested, shape (margins,), as fractions.
@@ -99,7 +101,7 @@ class Wealth:
         return min(1.0, max(-1.0, self._level + self._slope * verdict))
 
     def take(self, score: float, weight: float, *, differs: bool, told: int) -> None:
-        """Update the wealth with the result of one unit that no judge has compared.
+        """Update the wealth of every margin's bet with the result of one unit (request or cluster) that no judge has compared.
 
         Args:
             score: The unit's mean score minus today's; 0 if nothing differs.
@@ -124,7 +126,8 @@ class Wealth:
     def take_judged(
         self, judged: Sequence[tuple[float, float | None, float]], weight: float, *, rest: float = 0.0, told: int = 0
     ) -> None:
-        """Update the wealth with the result of one unit in which a judge has compared differing answers.
+        """Update the wealth of every margin's bet with one unit (request or cluster) in which a judge has compared differing
+        answers.
 
         Args:
             judged: One (verdict, score, part) for each such request: the judge's verdict, the score minus today's (None
@@ -216,7 +219,7 @@ class Wealth:
         return self._past_of(self._stakes[1], np.array([right, wrong, -right, -wrong, s, -s, 0.0]), chances)
 
     def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
-        """Return the growth of the log wealth over the imagined observations of the prior, shape (margins, stakes).
+        """Return how much the log of the wealth would grow over the prior's imagined observations, shape (margins, stakes).
 
         Args:
             stakes: The stakes to compare, shape (margins, stakes).

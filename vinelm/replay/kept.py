@@ -182,7 +182,7 @@ class Sample:
     def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
         """Return the requests of a step that are used, as pairs (number by which the requests are ordered, request).
 
-        The sample has kept a request with a probability that rises with the number of calls that it represents. A second draw
+        A request was kept with a probability that rises with the number of calls that it represents. A second draw
         here makes each request as frequent as its weight requires. With ``even_days``, each day has the same total weight.
         """
         kept, nearest = self._kept[step], self._nearest.get(step, math.inf)
@@ -344,7 +344,7 @@ class Kept:
             self.units[row["unit_id"]] = ReplayUnit(**{**row, "answer": json.loads(row["answer"])})
 
     def note(self, answer: Answer) -> None:
-        """Add an answer that is already stored to the answers in memory."""
+        """Put an answer that is already stored into the memory, from which answers are read."""
         unit_id, _, model = answer.key.partition(" ")
         self.answers[int(unit_id), model] = answer
 

@@ -81,7 +81,7 @@ class StepRun:
     Attributes:
         bill: The step's costs and calls.
         units: The sampled calls, in their random order.
-        month_usd: The step's cost in dollars per month; None if the trace is too short.
+        month_usd: The step's cost in dollars per month; None if the trace spans less than a day.
         models: Cheaper models, cheapest first. ``dropped``: the reason why a model is no longer asked, keyed by model.
         audit: Share of equal answers about which people are asked, as an audit.
         plans: All plans over these models, keyed by name. ``candidates``: those of them that are tested.
@@ -90,7 +90,7 @@ class StepRun:
             conversation has calls in both parts.
         together: The maximum number of sampled calls used of one conversation, or of one prompt.
         uncut: Number of sampled calls before conversations were cut to ``together``.
-        done: Number of sampled calls on which a model was asked, keyed by model.
+        done: The number of sampled calls whose prompt a model was asked, keyed by model.
         labels: Number of labels that this step may use. ``is_behind``: whether no plan is tested because other steps got all
             labels.
         forecast: The numbers of labels with which the proof is expected to succeed in half of all cases, and in 80 % of them.
@@ -169,7 +169,7 @@ class StepRun:
 
     @property
     def usd(self) -> float:
-        """Cost of the step in dollars, per month if that is known."""
+        """The step's cost in dollars: per month if the trace spans at least a day, otherwise of the recorded calls."""
         return self.bill.cost_usd if self.month_usd is None else self.month_usd
 
     @property

@@ -370,9 +370,10 @@ class WorkflowFile:
 
     @staticmethod
     def _context(schema: type) -> Iterator[str]:
-        """Yield the lines that pass a context to the nodes, an object of the class ``schema``.
+        """Yield the lines of code that give each run a context object for the graph's nodes, created from the class ``schema``.
 
-        If a field has no default, the line is commented out, and a ``TODO`` asks for its value.
+        If a field of ``schema`` has no default, the line that creates the object is commented out, and a ``TODO`` asks for the
+        value.
         """
         required = required_of(schema)
         given = ", ".join(f"{name}=..." for name in required)

@@ -111,7 +111,9 @@ class Loop:
 
     @property
     def merging(self) -> str:
-        """The argument that makes the loop merge histories, as a text such as ``memory=2``; empty if the loop merges none."""
+        """The setting, as a text such as ``memory=2``, that lets several sequences of choices share a node of the trie; ""
+        without one.
+        """
         return f"memory={self.memory}" if self.memory else "order='ignored'" if self.order == "ignored" else ""
 
     @property
@@ -223,10 +225,10 @@ def longer(steps: Sequence[Step], factor: int) -> tuple[Step, ...]:
 
 
 def remembering(steps: Sequence[Step], memory: int, *, instead_of: int | None = None) -> tuple[Step, ...]:
-    """Return a copy of the steps in which some loops remember only their last ``memory`` choices, and so merge histories.
+    """Return a copy of the steps in which some loops remember only their last ``memory`` choices of a model.
 
     These are the loops whose ``memory`` is ``instead_of`` and whose order counts. If ``instead_of`` is None, they are the loops
-    that do not state how they merge.
+    that set neither ``memory`` nor ``order``.
     """
     changed: list[Step] = []
     for step in steps:

@@ -37,9 +37,9 @@ class WorkflowStop:
         return None
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return ``found`` unchanged. It has observations of how the graph itself ended or continued a request.
+        """Return ``found``, the observations of how the graph itself ended or continued a request, unchanged.
 
-        Under this rule they count. The oracle rule returns an empty sequence, because under that rule a profile continues
+        They count under this rule. The oracle rule returns an empty sequence, because under that rule a profile continues
         requests after the graph has ended them.
         """
         return found
@@ -100,7 +100,12 @@ class OracleStop(WorkflowStop):
         return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return (False, ``has_failures``): a right answer always ends a request, a wrong one only if its invocation failed."""
+        """Return (False, ``has_failures``): two flags, whether the probability that a right answer ends a request has to be
+        estimated, and the same for a wrong answer.
+
+        A right answer always ends the request, so there is nothing to estimate. A wrong answer ends it only if its invocation
+        failed. How often this happens is estimated if some recorded invocation failed.
+        """
         return False, has_failures
 
     def warnings(self, steps: Sequence[Step]) -> tuple[str, ...]:

@@ -180,7 +180,9 @@ class Template:
 
     @cached_property
     def merges(self) -> bool:
-        """Whether some loop merges histories (``memory=`` or ``order="ignored"``)."""
+        """Whether several sequences of models may share a node of the trie, because of a loop's ``memory=`` or
+        ``order="ignored"``.
+        """
         return any(isinstance(step, Loop) and step.merges for step in walk(self.steps))
 
     @cached_property
@@ -207,7 +209,7 @@ class Template:
 
     @property
     def listed(self) -> tuple[Stage, ...]:
-        """The stages of a linear template, one for each invocation; empty if the template branches or merges histories."""
+        """The stages of a linear template, one for each invocation; empty if the template branches or :attr:`merges`."""
         return () if self.merges else self.certain_stages
 
     def settings_of(self, models: Mapping[str, str], length: int | None = None) -> dict[str, Any]:
@@ -565,15 +567,21 @@ class Branching:
         self._template.rule.require_served(error)
 
     def chosen(self, stages: Sequence[Stage]) -> Sequence[Stage]:
-        """Return those of ``stages`` that a request runs by the application's choice: all of them."""
+        """Return ``stages`` unchanged: in a template that branches, the application chooses which of them a request runs."""
         return stages
 
     def answered(self, rows: Sequence[_Row]) -> Sequence[_Row]:
-        """Return those of a request's rows, in order, that may show an answer: the last, because another stage may follow."""
+        """Return only the last of a request's rows. The earlier rows need not show an answer, because another stage followed
+        them.
+        """
         return rows[-1:]
 
     def slots(self, depth: _Slots, slot: _Slots) -> _Slots:
-        """Return the slot of each group of edges after ``depth`` invocations: ``slot``, the number of the group's stage."""
+        """Return ``slot``: in a template that branches, a fixed plan has one model (a slot) for each stage.
+
+        Both arguments, and the result, have an item for each group of edges. ``slot`` has the number of the group's stage,
+        ``depth`` the number of invocations before it.
+        """
         return slot
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
@@ -648,7 +656,7 @@ class Chain(Branching):
         """Do nothing, because the template says which stage follows the graph's own end."""
 
     def chosen(self, stages: Sequence[Stage]) -> Sequence[Stage]:
-        """Return an empty sequence, because the application chooses no stage."""
+        """Return an empty sequence: in a linear template, the application never chooses a stage."""
         return ()
 
     def answered(self, rows: Sequence[_Row]) -> Sequence[_Row]:
@@ -656,7 +664,10 @@ class Chain(Branching):
         return rows
 
     def slots(self, depth: _Slots, slot: _Slots) -> _Slots:
-        """Return ``depth`` as the slot of each group of edges: a fixed plan has one model for each invocation."""
+        """Return ``depth``: in a linear template, a fixed plan has one model (a slot) for each invocation.
+
+        See :meth:`Branching.slots`.
+        """
         return depth
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:

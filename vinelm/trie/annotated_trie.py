@@ -310,8 +310,8 @@ class AnnotatedTrie:
     def with_shares(self, change: FloatArray) -> Self:
         """Return the trie for requests among which the types have other shares than in the profile.
 
-        The estimates from resampled requests are multiplied by a factor for each node. A trie of paths has no such estimates
-        and is returned unchanged.
+        Only a trie of signals is changed. There, the estimates from resampled requests are multiplied by a factor for each
+        node. This class, a trie of paths, has no such estimates and returns itself.
 
         Args:
             change: The factor for each node, root included.
@@ -327,7 +327,9 @@ class AnnotatedTrie:
 
     @property
     def is_contingent(self) -> bool:
-        """Whether plans over the trie depend on what happens during a request: the trie branches, or merges histories."""
+        """Whether plans depend on what happens during a request: the trie branches, or one node stands for several call
+        sequences.
+        """
         return self.branches or self.trie.is_merged
 
     @cached_property

@@ -293,9 +293,9 @@ class DecisionGraph:
         return reach
 
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
-        """Find the histories that share a plan and a position, so that each pair (plan, position) is treated only once.
+        """Return the distinct pairs (plan, position) among several histories, and the index of each history's pair.
 
-        A history is a sequence of stages and models that a request may have behind it.
+        A history is a sequence of stages and models that a request may have behind it. Several histories may share a pair.
 
         Args:
             plan: The index of the plan, for each history.

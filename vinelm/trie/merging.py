@@ -345,7 +345,7 @@ def _ranks(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
 
 
 def _merging_loops(steps: Sequence[Step]) -> Iterator[Loop]:
-    """Yield the loops that merge histories; of nested ones, only the outermost."""
+    """Yield the loops in which several sequences of choices may share a node; of nested loops, only the outermost."""
     for step in steps:
         if isinstance(step, Loop):
             if step.merges:
@@ -358,7 +358,7 @@ def _merging_loops(steps: Sequence[Step]) -> Iterator[Loop]:
 
 
 def merging_words(template: Template) -> list[str]:
-    """Return the settings with which loops merge histories, as texts such as ``memory=2``, one for each such loop."""
+    """Return, for each loop that lets several sequences of choices share a node, its setting as a text such as ``memory=2``."""
     return [step.merging for step in walk(template.steps) if isinstance(step, Loop) and step.merging]
 
 
@@ -378,9 +378,9 @@ def _check_one_place(template: Template, loops: Sequence[Loop]) -> None:
 
 
 def _advice(template: Template, most: int) -> str:
-    """Return the error message for a template with more than ``most`` merged histories, with advice on how to get fewer.
+    """Return the error message for a template whose trie would have more than ``most`` nodes, with advice on how to get fewer.
 
-    The advice names merge settings and a number of models, each with the number of nodes that it gives.
+    The advice names settings of loops and a number of models, each with the number of nodes that it gives.
     """
     has_memory = any(loop.memory for loop in _merging_loops(template.steps))
     memories = [loop.memory or 4 for loop in _merging_loops(template.steps)]
@@ -410,7 +410,9 @@ def _size(template: Template, most: int) -> int | None:
 
 
 def _remerged(steps: Sequence[Step], **settings: Any) -> tuple[Step, ...]:
-    """Return a copy of the steps in which every loop that merges histories has these settings."""
+    """Return a copy of the steps in which these ``settings`` replace those of every loop with ``memory=`` or
+    ``order="ignored"``.
+    """
     changed: list[Step] = []
     for step in steps:
         if isinstance(step, Loop):

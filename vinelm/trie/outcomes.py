@@ -22,7 +22,8 @@ OUTCOME_ARRAYS = ("node", "label", "answer_class", "chance", "right", "right_las
 
 
 class Seen(NamedTuple):
-    """The outcome in a trie of signals that matches what a call has shown; if none is equal, the most similar one.
+    """The outcome in a trie of signals that stands for the observed outcome of a call: an equal one, or else the most similar
+    one.
 
     Args:
         place: Index into the arrays of :class:`Outcomes`; -1 if the node has no outcome.

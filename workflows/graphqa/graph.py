@@ -74,22 +74,22 @@ class GraphStages:
         return self._thought(model, prompts.PLAN, f"Question: {state['question']}", state)
 
     def act(self, state: GraphState, model: Any) -> GraphState:
-        """Let the model write a snippet for the missing facts, with one call; return the changed keys of the state.
+        """Let the model write a snippet that finds the missing facts, with one call; return the changed keys of the state.
 
-        The prompt has the types of edges that the plan names, but not the notebook.
+        The prompt has the types of edges that the plan names, but not the outputs of earlier snippets.
         """
         system = prompts.act_system(self.source(state).schema(state["edges"]))
         return _written(model, system, prompts.act_prompt(state["missing"], state.get("code"), state.get("error")))
 
     def reason(self, state: GraphState, model: Any) -> GraphState:
-        """Let the model answer from the notebook, or say what is missing, with one call.
+        """Let the model answer the question from what the snippets printed, or say which facts are missing, with one call.
 
         Returns the changed keys of the state.
         """
         return self._thought(model, prompts.REASON, prompts.reason_prompt(state["question"], state.get("notebook", [])), state)
 
     def run(self, state: GraphState, retrieve: Callable[[str], str]) -> GraphState:
-        """Run the last snippet, and add what it printed, or why it failed, to the notebook.
+        """Run the last snippet, and append what it printed, or why it failed, to the state's ``notebook``.
 
         Returns the changed keys of the state. This is a tool, without a model call. ``retrieve`` returns the id of the node
         with a given name.

@@ -45,7 +45,7 @@ class Reasoned:
     """What a model's plan or reasoning says, as read from the model's text.
 
     Attributes:
-        answer: the answer; ``"#"`` means the last entry of the notebook. None if none is given.
+        answer: the answer; None if none is given. ``"#"`` stands for what the last snippet of code printed.
         missing: the facts to look up; None if none are given.
         edges: the types of edges that lead to these facts; empty if none are given.
     """
@@ -89,10 +89,10 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def noted(notebook: Sequence[str], entry: str) -> list[str]:
-    """Return the notebook with ``entry`` added at the end.
+    """Return the notebook (the outputs of a request's snippets) with the text ``entry`` added at the end.
 
-    If the entry does not fit, a note that it was left out is added instead. If the last entry already is this note, the
-    notebook is returned unchanged.
+    If ``entry`` would make the notebook too long, the note :data:`LEFT_OUT` is added instead. If the notebook already ends with
+    this note, nothing is added.
     """
     if notebook and notebook[-1] == LEFT_OUT:
         return list(notebook)
@@ -118,7 +118,9 @@ def act_prompt(task: str, code: str | None = None, error: str | None = None) -> 
 
 
 def reason_prompt(question: str, notebook: Sequence[str]) -> str:
-    """Return the prompt's last part: the numbered entries of the notebook, then the question."""
+    """Return the last part of the prompt: the notebook (the outputs of the request's snippets) as a numbered list, then the
+    question.
+    """
     entries = "\n".join(f"{number}. {entry}" for number, entry in enumerate(notebook, start=1))
     return f"Notebook:\n{entries or 'empty'}\n\nQuestion: {question}"
 

@@ -203,9 +203,10 @@ def _planned(request: Request, edges: Sequence[str]) -> str:
 
 
 def _finish(request: Request, rng: random.Random) -> str:
-    """Return a reasoning text that gives the notebook's last entry as the answer.
+    """Return the text of a correct answer of the stage ``reason``: a plan, then ``Finish[#]``.
 
-    It also repeats the plan, which is used if that entry has no facts.
+    ``#`` stands for what the last snippet printed. If that snippet failed or printed nothing, the workflow continues with the
+    plan. The plan names the missing facts and the types of edges that lead to them.
     """
     return f"{_plan(request, rng)}\nFinish[#]"
 

@@ -59,7 +59,7 @@ def same_text(expected: str, given: str) -> bool:
 
 
 def is_letter(text: str) -> bool:
-    """Return whether the text is a single capital letter, like a choice."""
+    """Return whether the text is a single capital letter, such as the letter of an option in a multiple-choice question."""
     return len(text) == 1 and "A" <= text <= "Z"
 
 

@@ -154,7 +154,9 @@ class Fleet:
 
     @property
     def orders_version(self) -> int:
-        """The version of the orders that this process follows now; 0 if it has no orders."""
+        """The version number of the fleet's orders (a policy's weights, priorities and pins) that this process follows; 0
+        without orders.
+        """
         return self._orders.version
 
     def others(self) -> Mapping[str, int]:
@@ -206,7 +208,8 @@ class Fleet:
     def steer(self, gates: Iterable[ReplicaGate], groups: Mapping[str, str], facts: Facts) -> None:
         """Connect the queues and the settings of an application to the fleet. Idempotent.
 
-        From now on, the fleet's orders choose replicas, queues count the calls of other processes, and settings are compared.
+        From now on, replicas are chosen by the fleet's orders, queues count the calls of other processes, and settings are
+        compared.
 
         Args:
             gates: the queues in which calls of replica groups wait.
@@ -288,9 +291,10 @@ class Fleet:
                 self._member.chores.append(RateLease(engine, share, self._live.process, part=lambda: orders.current.share))
 
     def _steer(self) -> None:
-        """Make the queues read the fleet's orders and other processes' calls through this process's membership.
+        """Let each queue of model calls choose replicas by the fleet's orders, and count the calls of the fleet's other
+        processes.
 
-        It is called again after a fork, when the child process has joined as a new member.
+        After a fork, when the child process has joined the fleet as a new member, this is done again with the new membership.
         """
         self._live.groups = dict(self._groups)
         if self._facts and not self._member.catalog:
@@ -310,9 +314,9 @@ class Fleet:
 
 
 def _reorder(gates: Iterable[ReplicaGate], limiters: Mapping[str, EngineRateLimiter]) -> None:
-    """Apply new orders to the calls that wait at these gates and limiters.
+    """Apply new orders of the fleet to the calls that wait in these queues and rate limiters.
 
-    Such a call may move forward or backward in its queue, or to another replica.
+    A waiting call may move forward or backward in its queue, or to another replica.
     """
     for gate in gates:
         gate.reorder()

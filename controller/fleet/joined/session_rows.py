@@ -82,8 +82,8 @@ class SessionRows(RequestWatcher):
     def standing(self, stage: str, priority: float) -> SupportsFloat:
         """Return the priority of a call of ``stage`` under the fleet's orders.
 
-        It is the request's own ``priority`` plus the steps that the orders add. ``float()`` of the result always uses the
-        present orders.
+        It is the request's own ``priority`` plus the priority that the fleet's policy has ordered for the call. ``float()`` of
+        the result always uses the present orders.
         """
         if self._orders is None:
             return priority

@@ -386,7 +386,7 @@ class DollarLease(Chore):
     def _restore(self, link: RedisLink) -> None:
         """Restore the granted sums in Redis from the journal, unless another process has done so already.
 
-        A restoration begins a new generation; grants of earlier generations are void.
+        The journal then rejects dollars that were granted before and are not in it yet, so that they are not spent in addition.
         """
         # Another process may have restored already. Its generation is newer: adopting it is enough.
         current = self._journal.generation()

@@ -58,7 +58,7 @@ class Grant(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """The journal's state when a new generation begins.
+    """The journal's state at the time when Redis's sums of leased dollars are restored from it (a new generation).
 
     Attributes:
         generation: the number of the new generation.
@@ -160,7 +160,9 @@ class SpendJournal:
             raise JournalUnavailable(f"{self.name}: the fleet's journal cannot be written ({_first_line(error)})") from None
 
     def generation(self) -> int:
-        """Return the number of the current generation, which increases by 1 whenever Redis's sums are restored."""
+        """Return the number of the current generation, which increases by 1 whenever Redis's sums of leased dollars are
+        restored.
+        """
         with self._transaction() as run:
             return int(run("SELECT number FROM fleet_generation").fetchone()[0])
 
@@ -184,7 +186,8 @@ class SpendJournal:
         The whole amount is written, not the change, so a write can be repeated if it is unknown whether it succeeded.
 
         Returns:
-            False, without writing anything, if the generation is outdated.
+            True; False, without writing anything, if Redis's sums have been restored since ``generation``, a number from
+                :meth:`generation`.
         """
         with self._transaction() as run:
             # In the same transaction: a restoration voids every grant that it does not find here.
@@ -207,9 +210,10 @@ class SpendJournal:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
 
     def restore(self) -> Restored:
-        """Begin a new generation, and return the journal's state with all grants that are kept.
+        """Begin a new generation of grants, as Redis's sums are restored, and return the journal's state with all kept grants.
 
-        From then on, the journal rejects grants of earlier generations. Old grants are deleted (:data:`KEPT_DAYS`).
+        From then on, :meth:`hold` rejects amounts that were granted in an earlier generation. Old grants are deleted
+        (:data:`KEPT_DAYS`).
         """
         with self._transaction() as run:
             run("UPDATE fleet_generation SET number = number + 1")

@@ -257,7 +257,7 @@ class RateLease(Chore):
 
 
 def _kept(most: int, limit: int, used: int) -> int:
-    """Return the number of requests or tokens that this process should keep.
+    """Return how much of an engine's limit per minute (requests or tokens) this process should keep of its share.
 
     Args:
         most: the maximum to keep, as the Redis script answers; -1 stands for the whole limit, -2 for ``used`` plus a quarter.

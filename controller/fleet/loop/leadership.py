@@ -113,8 +113,8 @@ class Leadership:
     def install(self, fields: Mapping[str, bytes]) -> bool:
         """Replace the fleet's orders with ``fields`` (field name to bytes) and increase their version; return True.
 
-        If ``fields`` is empty, only extend the time that the present orders hold. Return False, without changing anything, if
-        another loop has become the leader.
+        If ``fields`` is empty, keep the present orders and only postpone their expiry. Return False, without changing anything,
+        if another loop has become the leader.
 
         Raises:
             FleetUnreachable: Redis does not answer; it is unknown whether the orders were replaced.

@@ -21,13 +21,15 @@ _SESSION, _PRIORITY = np.dtype("<u8"), np.dtype("<f4")
 
 
 def own_field(process: str) -> str:
-    """Return the name of the Redis field that holds the part of the orders for one process."""
+    """Return the name of the Redis field with the orders for one process."""
     return _OWN + process
 
 
 @dataclass(frozen=True, slots=True)
 class LocalOrders:
-    """The orders that concern one process; see :class:`~vinelm.controller.Orders`.
+    """The part of the fleet's orders that one process follows; for the other fields see :class:`~vinelm.controller.Orders`.
+
+    Orders are weights of engines, priorities, the engines of pinned conversations, and shares of the rate limits.
 
     Attributes:
         share: the part of the common rate limits that this process can rely on, in (0, 1]; None for an equal part.
@@ -51,7 +53,8 @@ class LocalOrders:
 def order_fields(orders: Orders, view: FleetView) -> dict[str, bytes]:
     """Return the Redis fields that hold these orders, by name: one common field, and one for each process of ``view``.
 
-    A process's field holds the process's share, and the priorities and pins of conversations with live calls in this process.
+    A process's field holds its share of the rate limits. For its conversations with live calls, the field also holds the
+    priorities and the engines to which the conversations are pinned.
     """
     names = {"weights": orders.weights, "tenants": orders.tenants, "stages": orders.stages}
     plain = {what: {name: float(value) for name, value in given.items()} for what, given in names.items()}
@@ -102,14 +105,17 @@ def _numbers(given: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _fractions(shares: Mapping[str, float], processes: tuple[str, ...]) -> dict[str, float]:
-    """Return each process's fraction of the common limits; empty if there are no shares or if all shares are zero."""
+    """Return the fraction of the fleet's rate limits that each process gets; empty if there are no shares or all are zero."""
     parts = {process: float(shares.get(process, 1.0)) for process in processes}
     total = sum(parts.values())
     return {process: part / total for process, part in parts.items()} if shares and total > 0 else {}
 
 
 def _pins(orders: Orders, view: FleetView) -> dict[int, dict[str, str]]:
-    """Return, by the index of a process, the pins of its conversations in flight: conversation number to engine."""
+    """Return the engines to which the orders pin conversations, for each process with live calls of such a conversation.
+
+    The keys are indices of processes. The values are dicts from a conversation's number to the engine's name.
+    """
     found: dict[int, dict[str, str]] = {}
     if orders.pins:
         rows = np.isin(view.session, np.array(list(orders.pins), np.uint64))

@@ -120,10 +120,10 @@ class GridProblem(Problem):
     # -- if no plan meets the caps -------------------------------------------------------------------------------
 
     def answers(self, found: Solution) -> bool:
-        """Return whether on every branch the request has an answer already or can run a model within the caps.
+        """Return whether, on every branch that may come next, the request has an answer or can run a model within the caps.
 
-        Only the next call is checked: a model within the caps leaves enough time and money for an answer. Where the grid
-        shows a small probability that later calls do not fit, this comes from the grid's resolution.
+        Only the next call is checked: a model within the caps leaves enough time and money for an answer. A small probability
+        that later calls exceed the caps is ignored, because it comes from the resolution of the grid.
         """
         return not self.is_stuck(found)
 
@@ -379,7 +379,7 @@ class ChanceProblems(GridProblems):
         super().require_plannable(objective)
 
     def prepare(self, problem: Problem, goal: PlanGoal) -> None:
-        """Solve the problem from the root in advance, which keeps its induction for all requests."""
+        """Solve the problem from the root in advance. The result is kept, so that no request has to wait for it."""
         problem.solved(goal)
 
     def _paying(self, objective: Objective, limits: Mapping[str, GridCap]) -> DecisionGraph:

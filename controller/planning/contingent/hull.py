@@ -26,9 +26,9 @@ _TOLERANCE = 1e-12
 
 
 class Curve:
-    """The corners found so far of the upper convex hull of a problem's plans by cost and accuracy; cheapest first.
+    """The upper convex hull of a planning problem's plans in the plane of cost and accuracy, as far as it has been searched.
 
-    Methods search for more corners when needed.
+    ``corners`` are the plans at the hull's corners found so far, cheapest first. Methods search for more when needed.
 
     Args:
         problem: The planning problem from the root on.
@@ -111,7 +111,7 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self) -> list[Solution]:
-        """Search for up to :data:`MOST_CORNERS` new corners between the known ones, and return all corners."""
+        """Search the hull for up to :data:`MOST_CORNERS` further plans between the known corners, and return all corners."""
         waiting, most = list(pairwise(self.corners)), MOST_CORNERS
         while waiting and most > 0:
             low, high = waiting.pop(0)
@@ -160,6 +160,6 @@ class Curve:
 
 
 def _slope(low: Solution, high: Solution) -> float:
-    """Return the gain in accuracy per dollar between two neighbouring corners."""
+    """Return the accuracy gained per dollar from the plan ``low`` to the plan ``high``, neighbouring corners of the hull."""
     run = high.cost_usd - low.cost_usd
     return max(high.accuracy - low.accuracy, 0.0) / run if run > 0.0 else 0.0

@@ -161,14 +161,14 @@ class Population:
     ) -> Integers | None:
         """Return the indices of the plans that meet the bounds, best first; None if no plan does.
 
-        Indices count the corners first, then the fixed plans.
+        The plans are numbered: first those at the corners of the convex hull of cost and accuracy, then the fixed plans.
 
         Args:
             first: ``"cost"`` compares cost first; any other target compares accuracy first.
             accuracy: Each plan's accuracy, shape (plans,).
             cost: Each plan's cost in dollars, shape (plans,).
             meets: Whether each plan meets the bounds, shape (plans,).
-            corners: The corners.
+            corners: The plans at the corners.
         """
         items = np.flatnonzero(meets)
         if not len(items):
@@ -181,7 +181,10 @@ class Population:
         return items[np.lexsort((items, *(key[items] for key in reversed(keys))))]
 
     def _corners(self, curve: Curve, floor: float | None, budget: float | None) -> list[Solution]:
-        """Return the corners that can be the best plan within the accuracy floor and the budget."""
+        """Return those plans at corners of ``curve`` that can be the best within the accuracy floor and the budget.
+
+        ``curve`` is the convex hull of plans in the plane of cost and accuracy.
+        """
         if self.objective.confidence is not None:
             return curve.refined()
         found: list[Solution | None] = [curve.cheapest, curve.most_accurate]
@@ -247,7 +250,7 @@ class Population:
         return NormalDist().inv_cdf(self.objective.confidence or 0.5)
 
     def _lower(self, corner: Solution) -> float:
-        """Return the accuracy of a corner's plan; with ``confidence``, the lower bound of that accuracy."""
+        """Return the accuracy of the plan ``corner``, a hull corner; with ``confidence``, the lower bound of this accuracy."""
         if self.objective.confidence is None:
             return corner.accuracy
         if id(corner) not in self.errors:

@@ -79,7 +79,7 @@ class Problems:
             )
 
     def prepare(self, problem: Problem, goal: PlanGoal) -> None:
-        """Compute in advance what requests need besides the problem from the root: nothing."""
+        """Do nothing: requests need nothing computed in advance except the plan from the root. Subclasses may override this."""
 
     @cached_property
     def _totals(self) -> PathTotals:

@@ -278,8 +278,9 @@ class EngineRateLimiter:
         heapq.heapify(self._queue)
 
     def _heir(self) -> Future[None] | None:
-        """Take the first call out of the queue, grant it a free slot, and return the future on which it waits. Whoever calls
-        this method sets that future's result.
+        """Take the first call out of the queue, grant a free slot to it, and return the future on which the call waits.
+
+        The code that calls this method has to set the future's result.
 
         Returns None if no waiting call may start now; the slot then stays free.
         """

@@ -672,10 +672,10 @@ class _Account:
     # -- equal calls: see vinelm.backends.remote.equal_calls ---------------------------------------------------------
 
     def _waited(self, *, leads: bool) -> str | None:
-        """Wait until no equal call is in flight, and return the stored answer of an equal call; None if there is none.
+        """Wait for an equal call that is in flight, if any, and return the answer of an equal call; None without an answer.
 
-        Also return None if this call shares no answers with others, or if the wait took too long; the call is then made on its
-        own. If ``leads`` is true and no answer is stored, this call must be made, and later equal calls wait for it.
+        Also return None if this call does not share answers, or if the wait took too long; then this call is made
+        independently. If ``leads`` is true and no answer is stored, this call must be made, and later equal calls wait for it.
         """
         try:
             with self._joined_to(leads=leads) as future:
@@ -695,10 +695,11 @@ class _Account:
 
     @contextmanager
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
-        """Look for an equal call, and yield a future of its answer. Yield None if this call shares no answers with others.
+        """Look for an equal call that was answered before or is in flight, and yield a future of its answer.
 
-        The future's result is None if there is no answer. In that case, if ``leads`` is true, this call must be made, and later
-        equal calls wait for it. If the block raises an error, this call stops waiting, and no call waits for it any more.
+        Yields None if this call does not share answers. The future's result is None if no answer came; this call then has to be
+        made. With ``leads``, later equal calls wait for it. If the block raises, this call stops waiting and no other call
+        waits for it.
         """
         if self._equal is None or self._digest is None:
             yield None
@@ -735,8 +736,9 @@ class _Account:
 
     @contextmanager
     def _owed(self) -> Iterator[None]:
-        """Inside the block, tell the budget's guard whether an earlier run already paid for this call. The guard never refuses
-        such a call.
+        """Inside the block, let the budget's guard know whether an earlier run already paid for this call.
+
+        The guard never refuses a call that is paid for.
         """
         token = OWED.set(self._bound.is_owed)
         try:

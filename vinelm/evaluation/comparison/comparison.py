@@ -498,11 +498,11 @@ class _Candidate:
 
     Attributes:
         policy: What the plan depends on: ``"paths"``, ``"signals"`` or nothing (``"fixed"``).
-        ways: For each part, the plan chosen on the other parts, with its scores on this part.
+        ways: One item for each part of the requests: the plan that was chosen on the other parts, and its scores on this part.
         baseline: The plan to compare with.
-        by_all: Returns the plan chosen on all requests.
-        fit: Scores the plan on the requests that have run this plan and the baseline; None if both were served on all
-            requests.
+        by_all: Chooses a plan on all requests and returns it.
+        fit: The object that scores the plan on the requests with recorded calls of both plans. None if every request was served
+                under both plans, which needs no selection.
         objective: The objective of the plan.
     """
 
@@ -721,12 +721,12 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 
 
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
-    """Return whether the single model ``one`` is worth a test: it saves enough, and no plan in ``among`` is predicted to be as
-    accurate at no higher cost.
+    """Return whether to test the plan ``one``, which runs a single model on every call.
 
-    Only predictions and the numbers of recorded results are used, so test answers have no influence. Plans that far
-    fewer requests have run than the model are ignored: their predictions may be too high, and little could be proven
-    about them.
+    It is tested if it is predicted to save enough, and no plan in ``among`` is predicted to be as accurate at no higher cost.
+
+    Only predictions and the numbers of recorded results are used, so test answers have no influence. Plans that far fewer
+    requests have run than ``one`` are ignored: their predictions may be too high, and little could be proven about them.
     """
     if one.promised_usd > (1.0 - LEAST_SAVED) * one.baseline.promised_usd:
         return False
@@ -857,9 +857,9 @@ def _seconds(ways: Sequence[HeldOutPolicy]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """Return the median of :attr:`_Candidate.followed` over the plans that save enough; 0 without such plans.
+    """Return, as a median over the plans that save enough, the effective number of requests behind a plan's estimated gain.
 
-    That is the effective number of requests behind a plan's estimated gain. ``usd`` is the baseline's predicted cost
+    The result is 0 if no plan saves enough. ``usd`` is the baseline's predicted cost
     per request in dollars.
     """
     known = [

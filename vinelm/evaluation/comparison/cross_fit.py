@@ -46,11 +46,12 @@ class HeldOutPolicy:
 
 @dataclass(frozen=True, eq=False)
 class BothWays:
-    """Every policy under one objective, tested on each part of the requests.
+    """The policies for one objective, each chosen and tested once for each part of the requests.
 
     Args:
         objective: The objective.
-        by_half: For each part of the requests, the policies by name: chosen on the other parts, scored on this part.
+        by_half: One dict for each part of the requests: the policies that were chosen on the other parts, by name, with their
+                scores on this part.
     """
 
     objective: Objective
@@ -128,7 +129,10 @@ class CrossFit:
         return found
 
     def within_tried(self) -> CrossFit:
-        """Return a copy in which the plans tested on a part take only steps that enough of the part's requests took."""
+        """Return a copy in which the plans tested on a part of the requests use only steps that enough of these requests took.
+
+        A step is a model that is called after certain earlier calls.
+        """
         found = copy(self)
         pairs = zip(self.planning, self.bought, strict=True)
         found.planning = [half.within_tried(bought.rows, len(bought.requests)) for half, bought in pairs]

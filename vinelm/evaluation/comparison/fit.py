@@ -180,8 +180,9 @@ class Fit:
         self.plans = plans_over(self.annotated)
 
     def within_tried(self, tested: RowsByRequest, n_requests: int) -> Fit:
-        """Return a copy of this fit whose plans take only steps (a model after certain earlier calls) that enough test
-        requests took.
+        """Return a copy of this fit whose plans use only steps that enough test requests took.
+
+        A step is a model that is called after certain earlier calls.
 
         Args:
             tested: The recorded results of the test requests, whose outcomes are ignored, by request id and then by prefix.

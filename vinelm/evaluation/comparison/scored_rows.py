@@ -90,12 +90,14 @@ class ScoredRows:
 
 @dataclass(frozen=True)
 class JudgedRows(ScoredRows):
-    """The rows of a store with a judge, a model that decides whether answers are right. An answer's success is the
-    judge's verdict, or None without a verdict.
+    """The rows of a store whose answers a judge model has scored. An answer's success is the judge's verdict on it, or None
+        without a verdict.
 
     Attributes:
         agreement: The judge's agreement with the labels; None if no row has both a label and a verdict.
-        labelled: One (request id, judge's verdict, verdict of the label) for each row with a label and a verdict.
+        labelled: For each row with a label and a verdict: (request id, whether the judge calls the answer right, whether the
+            label
+                does).
         facts: Facts about the judge, which a trie stores in ``meta["judge"]``.
     """
 

@@ -88,16 +88,16 @@ def by_request(rows: Iterable[Observation]) -> RowsByRequest:
 
 
 def only_tried(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, firsts: Sequence[str]) -> AnnotatedTrie:
-    """Return the trie restricted to tried steps; the arguments are those of :func:`tried_steps`."""
+    """Return the trie restricted to steps that enough requests took; the arguments are those of :func:`tried_steps`."""
     return annotated.within(tried_steps(annotated, rows, n_requests, firsts))
 
 
 def as_known(
     annotated: AnnotatedTrie, evidence: ValidationReport, rows: Sequence[Observation], n_requests: int, firsts: Sequence[str]
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
-    """Return the trie restricted to tried steps (:func:`tried_steps`), and a report on the restricted trie.
+    """Return the trie restricted to steps that enough requests took (:func:`tried_steps`), and a report on this trie.
 
-    The report is ``evidence``, but its figures of the most accurate plan are those of the restricted trie's best plan.
+    The report is a copy of ``evidence`` in which the figures of the most accurate plan are those of the restricted trie.
 
     If many paths have only a few rows each, little is known about the path with the best estimate. The current setup
     and the plans over tried steps are known well, so only these plans are considered as replacements.

@@ -92,9 +92,9 @@ class BoughtRows:
         return found
 
     def place(self, seen: Seen, request: str = "") -> Place | None:
-        """Return the :data:`Place` of a request after its calls ``seen``: a key of its models and outcomes so far.
+        """Return a key of the request's models and outcomes after its calls ``seen``; None if no row can follow.
 
-        None if no row can follow.
+        Requests with equal keys are exchangeable: the same calls may be recorded next for each of them.
         """
         kind = self.kinds.get(request)
         place = place_of(self.template, seen) if seen else ((), kind if kind in self.apart else None)
@@ -103,7 +103,7 @@ class BoughtRows:
     def chance(self, seen: Seen, model: str, request: str = "") -> float:
         """Return the share of requests, in [0, 1], for which ``model`` was run next after the recorded calls ``seen``.
 
-        The share is among all requests with the same models and outcomes so far (the same :data:`Place`). The result is
+        The share is among all requests with the same models and outcomes so far. The result is
         0 if the model was never run there, or if no row can follow. ``seen`` are the calls of ``request`` so far.
         """
         place = self.place(seen, request)
@@ -120,8 +120,9 @@ class BoughtRows:
 
 
 def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Mapping[str, str]) -> frozenset[str]:
-    """Return the request types for which every model has a recorded first call. Models without a first call in any type
-    are ignored.
+    """Return the request types in which every model was recorded as the first call of some request.
+
+    Models that no request of any type has called first are ignored.
 
     Args:
         known: The rows, keyed by request id, then by prefix.
@@ -135,9 +136,9 @@ def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Ma
 
 
 def place_of(template: Template, seen: Seen) -> Place | None:
-    """Return the :data:`Place` of a request after its calls ``seen``, at least one: a key of its models and outcomes so far.
+    """Return a key of a request's models and outcomes after its calls ``seen``, at least one; None if no row can follow.
 
-    None if no row can follow.
+    The key is a pair: the models so far, and how the request continues (the next stage, "open" or "passed").
     """
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:

@@ -163,8 +163,9 @@ class Moments:
         return float(stdtrit(_freedom(self.square, self.fourth, self.effective), share))
 
     def reach(self, share: float) -> float:
-        """Return the distance from the value to the interval's end at probability ``share``, including the possible
-        error of unsupported requests.
+        """Return how far the end of a confidence interval, at probability ``share``, lies from the value.
+
+        The possible error from requests without recorded rows at some step is included.
         """
         return self.quantile(share) * self.standard_error + self.unsupported * self.bound
 
@@ -206,12 +207,12 @@ def moments(halves: Sequence[HalfScores], target: str, bound: float | None = Non
 def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> FloatArray:
     """Return what a linear regression of the requests' scores leaves unexplained, shape (requests,).
 
-    Each residual is enlarged for its leverage in the fit (HC2 of MacKinnon and White 1985). Only the largest columns
-    are fitted, at most one for five requests.
+    Each residual is enlarged for its leverage in the fit (HC2 of MacKinnon and White 1985). The regressors are the columns
+    of ``balance`` with the largest sums of squares, at most one for five requests.
 
     Args:
         centred: The scores minus their mean, shape (requests,).
-        balance: The columns to regress on, each of the same shape; the keys are ignored.
+        balance: The possible regressors, each an array of shape (requests,); the keys are ignored.
     """
     if not balance:
         return centred

@@ -77,11 +77,11 @@ def paired_scores(policy: Policy, reference: Policy, bought: BoughtRows, *, max_
 
 @dataclass(eq=False)
 class _Side:
-    """The progress of one of the two policies on a request.
+    """How far one of the two compared policies has come on a request.
 
     Attributes:
         policy: The policy.
-        step: Its next step.
+        step: The policy's next step: a model to run, or an answer to return.
         rest: The (success, cost in dollars, latency in seconds) that the policy still expects, shape (3,).
         seen: The rows of the calls that the policy has made so far.
     """
@@ -97,9 +97,9 @@ class _Side:
         return cls(found, found.step(()), np.array(found.rest(())))
 
     def place(self, bought: BoughtRows, request: str) -> Hashable:
-        """Return a key of the request's state: its :data:`Place`, the models so far, and the model that runs next.
+        """Return a key that is equal for requests with the same models and outcomes so far and the same next model.
 
-        The key stays the same once the policy has ended.
+        After the policy has ended a request, no call is added and the next model is None, so the key does not change any more.
         """
         return bought.place(self.seen, request), self.seen[-1].prefix if self.seen else (), self.step.model
 
@@ -110,10 +110,9 @@ class _Side:
         return False if self.step.model is None else bought.row(request, self.seen, self.step.model)
 
     def taken(self, row: Observation | bool | None, cap: float | None) -> FloatArray | None:
-        """Advance by the row that :meth:`next_row` returned, and return (success, cost, latency) minus their
-        expectation, shape (3,).
+        """Advance the policy by one call, and return the call's (success, cost, latency) minus what was expected, shape (3,).
 
-        Zeros if the policy had ended already; None if the request now ends with an answer that has no score.
+        The result is zeros if the policy had ended already. It is None if the request now ends with an answer without a score.
 
         Args:
             row: The row of the policy's call; False if the policy has ended.

@@ -31,8 +31,9 @@ _ARRAYS = ("success", "cost_usd", "latency_s", "weight", "unsupported")
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The scores of one policy on some requests: doubly robust estimates of each request's result. Arrays have shape
-    (requests,).
+    """The scores of one policy: for each request, doubly robust estimates of its success, cost and latency under the policy.
+
+    Arrays have shape (requests,).
 
     Args:
         success: Scores of the answer being right (and in time, if latency is capped). May lie outside [0, 1].

@@ -17,7 +17,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 def text(value: Any) -> str:
-    """Return a text without outer spaces, or a number as text; "" for anything else."""
+    """Return a text without leading and trailing white space, or a number as text; "" for anything else."""
     return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
 
 

@@ -31,10 +31,10 @@ class Beginning:
     Attributes:
         checkpoint_id: the root graph's checkpoint that the invocation follows.
         request_id: the request's id, if the caller set it.
-        account: key of the account that the stored path names, if the run continues this path; None if the path names none. The
-            key is used if checkpoints are not saved.
-        after: if the run begins a new path, the key of the account of the thread's previous request. It is empty if that
-            request has no account, None if this is unknown.
+        account: the key of the account that the stored path names, if the run continues this path; otherwise None. Needed if
+            checkpoints are not saved.
+        after: if the run begins a new request, the key of the previous request's account. It is empty if that request has no
+            account, None if this is unknown.
         is_saved_late: whether LangGraph saves checkpoints only when the run ends.
     """
 
@@ -155,7 +155,8 @@ class ThreadAccounts:
         await self._rows.append(row, value, is_async=is_async)
 
     async def _match(self, begun: Beginning, known: Mapping[str, _Known], *, is_async: bool) -> tuple[str | None, str | None]:
-        """Return the key of the account in ``known`` that the run continues, and the id of the request's input checkpoint.
+        """Return the key of the account in ``known`` that the run continues, and the id of the checkpoint with the request's
+        input.
 
         The key is None if the run needs a new account; the id is None if it was not found or not needed.
         """
@@ -176,11 +177,11 @@ class ThreadAccounts:
     async def _of_birth(
         self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
     ) -> tuple[list[str], list[str]]:
-        """Return two lists of keys in ``known``: accounts of the request with the input ``birth``, and of unknown requests.
+        """Return the keys of the accounts in ``known`` that may belong to the run's request, as two lists.
 
-        ``birth`` is the id of the checkpoint with the request's input. If it is None, the first list is empty. The second list
-        then has the accounts whose request came, or may have come, right after the request of account ``after``; all accounts
-        if ``after`` is None.
+        The first list has accounts of the request whose input is in the checkpoint ``birth``. The second has accounts that may
+        be of this or another request. If ``birth`` is None, the first list is empty. The second then has the accounts that were
+        opened, or may have been opened, right after the account ``after``; all accounts if ``after`` is None.
         """
         if birth is None:
             return [], [key for key, one in known.items() if after is None or one.after in {None, after}]

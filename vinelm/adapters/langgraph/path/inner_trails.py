@@ -68,9 +68,10 @@ class InnerTrail:
             self._nodes = [*self._nodes[:k], nodes]
 
     def _behind(self, path: tuple[str, ...], stages: tuple[str, ...]) -> int:
-        """Make this record agree with ``path`` up to the last invocation of ``path``, and return this invocation's index.
+        """Make this record match the invocations of ``path`` before the last one, and return the last one's index.
 
-        If the models recorded so far differ from those of ``path``, all entries are made again from ``path``, without costs.
+        If the models recorded so far differ from those of ``path``, all entries are replaced by entries from ``path``, without
+        costs.
         """
         k = len(path) - 1
         if [entry["model"] for entry in self._entries[:k]] != list(path[:k]):

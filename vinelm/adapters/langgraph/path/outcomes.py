@@ -122,9 +122,9 @@ class RunOutcomes:
             self._stages.clear()
 
     def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
-        """Report the outcomes of ``path`` to the policy, and return those that the graph's stored path lacks.
+        """Report the outcomes (signals and answers) of ``path`` to the policy, and return those that are not stored yet.
 
-        The node writes the returned notes to the path.
+        The node adds the returned notes to the path that the graph stores.
 
         Args:
             config: LangGraph's config of the node. If None, the last invocation gets an empty outcome, because its node has not
@@ -142,9 +142,7 @@ class RunOutcomes:
         return self.notes(value)
 
     def notes(self, value: PathValue | None) -> list[Note]:
-        """Return the known outcomes that ``value``, the stored path, lacks; the running node writes them to the path with its
-        update.
-        """
+        """Return the known outcomes that the stored path ``value`` lacks. The running node adds them to it with its update."""
         models, stored = models_of(value), shown_of(value)
         with self._lock:
             known = [self._shown.get(models[: k + 1]) for k in range(len(models))]

@@ -173,7 +173,9 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return bool(self.path or self.waiting)
 
     def wait(self, node: Execution, written: list[Entry | Note]) -> None:
-        """Hold entries until the node's superstep ends, and then add them to the path, unless the node fails or is retried.
+        """Hold the entries ``written`` until the node's superstep ends, and then add them to the path.
+
+        They are dropped if the node fails or is retried.
 
         LangGraph considers a failed node finished if its task has written anything, and ``invoke(None)`` would skip it. VineLM
         does not see whether the application's own nodes fail, so nothing is written for them before the superstep ends.

@@ -108,7 +108,7 @@ class Superstep:
         return (*self.prefix, *(model for _, _, model in placed)), (*self.stages, *(stage for _, stage, _ in placed))
 
     def ahead_of(self, stage: str, flow: Flow | None) -> tuple[str, ...]:
-        """Return the stages of this superstep that are chosen before ``stage``.
+        """Return the stages of this superstep whose models are chosen before that of ``stage``.
 
         Raises:
             WorkflowError: another stage runs in this superstep, and the template does not declare the two as parallel.
@@ -128,7 +128,10 @@ class Superstep:
         return self._in_flow(stage, flow) is not None
 
     def _in_flow(self, stage: str, flow: Flow) -> tuple[str, ...] | None:
-        """Return the stages chosen before ``stage`` in this superstep; None if the template does not allow it here."""
+        """Return the stages of this superstep whose models are chosen before that of ``stage``.
+
+        The result is None if the template does not allow ``stage`` in this superstep.
+        """
         try:
             return flow.ahead_of(flow.at(self.stages), stage)
         except KeyError:  # behind a branch that the template lacks
@@ -144,24 +147,29 @@ class GraphRun:
     valid result of planning and is always raised.
 
     Attributes:
-        control: LangGraph's object for the run, kept so that its id is not reused.
+        control: LangGraph's object for the run, by whose ``id()`` the run is found; kept, so that this id is not reused.
         policy: chooses the run's models.
         context: the settings from the run's caller.
         path: models of the run's invocations, up to the invocation that began last; None before the first.
         stages: the stages of ``path``.
-        places: the path kept in memory, from the first invocation in a subgraph or outside of a graph; else None.
-        flow: which stages may follow which; None if the template is unknown, or a chain, where the path's length shows the
-            stage.
+        places: the positions of the run's invocations in its path, if the run keeps its path in memory. This begins with the
+            first invocation inside a subgraph or outside of a graph, or at once if the policy replays a recorded run. Else
+            None.
+        flow: the automaton that tells which stages may come next; None if the template is unknown, or if the number of
+            invocations so far determines the next stage.
         on_error: what to do if the policy itself fails.
         clock: the policy's clock; under ``on_error="default"`` a wrapper that does not fail.
         guard: the policy's guard; under ``on_error="default"`` a wrapper that does not fail. Combined with the account that the
             request shares with other requests, if any; see :func:`~vinelm.money.bound_guard.with_account`.
         falls_back: whether another model may answer after a failed call.
-        is_rooted: whether a node of the root graph has found the run by its channels.
-        request_account: the request's payments in all its runs; None without a cap per request or a checkpointer.
-        outcomes: the outcomes of its invocations; empty if the workflow declares no signals.
-        trail: this run's invocations inside subgraphs, kept for a run that resumes it; None if nothing is kept.
-        reads: the prefetched reads; None without declared tools, and during profiling.
+        is_rooted: whether the run is registered for the channels of its root graph. A later ``invoke`` with the same
+            ``control`` then gets a new run.
+        request_account: sums the payments of the request over all its runs; None without a cap per request or a checkpointer.
+        outcomes: the outcomes (signals and answers) of the run's invocations; empty if the workflow declares no signals.
+        trail: the run's invocations inside subgraphs, recorded for a later run that resumes this one; None if they are not
+            recorded.
+        reads: the results of read-only tools that were called before the application asked; None without declared tools, and
+            during profiling.
 
     Args:
         control, policy, context: see the attributes.
@@ -514,9 +522,9 @@ class GraphRun:
             return path
 
     def go_on(self, value: PathValue) -> None:
-        """Keep the path in memory from now on, beginning with ``value``.
+        """Continue the path ``value``, and keep it in memory from now on.
 
-        ``value`` is the path that another run of the request executed inside subgraphs.
+        Another run of the request has executed ``value``, at least in part inside subgraphs.
         """
         self.resumed(value)
         with self._lock:

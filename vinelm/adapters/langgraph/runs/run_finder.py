@@ -232,15 +232,18 @@ class InvokeOptions(TypedDict, total=False):
 
 @dataclass(slots=True)
 class Place:
-    """The position at which an invocation begins; filled in step by step.
+    """What is known of an invocation of a stage before it begins: its arguments, its run and the path so far; filled in step by
+    step.
 
     Attributes:
         stage, config, runtime, options: the arguments of :meth:`RunFinder.invoke`.
         run: the run that the invocation belongs to; None before it is found.
         prefix, stages: models and stages of the path before the invocation.
-        value: the path stored in the graph's channel; None if there is none, or if the run keeps its path in memory.
+        value: the request's path as stored in the graph's channel; None without a stored path, or if the run keeps it in
+            memory.
         step: identifies the superstep in the run; None if the run keeps its path in memory.
-        shows: whether the node's state contains the previous invocation's result; False after an earlier call in the same node.
+        shows: whether the node's state contains the result of the previous invocation. False if that was a call in the same
+            node.
     """
 
     stage: str
@@ -364,8 +367,8 @@ class RunFinder:
             return self._defaults.default_scope(error, place.stage, *known, objective)
 
     def _scope(self, run: GraphRun, place: Place) -> InvocationScope:
-        """Choose the model of an invocation, and return the invocation. ``place`` must already have the path before the
-        invocation.
+        """Choose the model of an invocation, and return the invocation. The fields of ``place`` must already hold the path
+        before the invocation.
         """
         stage, options, settings = place.stage, place.options, self.settings
         notes: list[Note] = []
@@ -406,7 +409,7 @@ class RunFinder:
                     run.go_on(value)
 
     def _find_node(self, place: Place) -> GraphRun:
-        """Return the run of an invocation by a node, and fill in the path before the invocation in ``place``."""
+        """Return the run of an invocation by a node, and set the fields of ``place`` that hold the path before it."""
         config, runtime, options, carried = place.config, place.runtime, place.options, place.value
         assert config is not None
         if runtime is None or runtime.control is None:
@@ -460,7 +463,9 @@ class RunFinder:
         return run
 
     def _found_inside(self, place: Place, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
-        """Return the run of an invocation by a node inside a subgraph, and fill in the path before it in ``place``."""
+        """Return the run of an invocation by a node inside a subgraph, and set the fields of ``place`` that hold the path
+        before it.
+        """
         carried = carried_by(runtime.context)
         self._require_request(carried, None, runtime.control, f"stage {place.stage!r}")
         context = self._context_of(carried, None, config)
@@ -471,14 +476,16 @@ class RunFinder:
         return run
 
     def _find_call(self, place: Place) -> GraphRun:
-        """Return the run of an invocation by a chat model, and fill in the path before the invocation in ``place``."""
+        """Return the run of an invocation by a chat model, and set the fields of ``place`` that hold the path before the
+        invocation.
+        """
         run = place.run = self.run_here(place.config, place.runtime, place.options.get("objective"))
         place.prefix = run.path or ()
         return run
 
     @staticmethod
     def _beginning(place: Place, config: RunnableConfig) -> Beginning:
-        """Return the position in the thread where the invocation's run begins, from which the request's account is found."""
+        """Return where in its thread the run of an invocation begins; the request's account is looked up from this position."""
         channel, key, run = channel_of(config), account_of(place.value), place.run
         is_stored = place.step is not None and channel is not None and channel.opening is not None and channel.opening.is_stored
         continues = place.step is not None and bool(place.prefix)

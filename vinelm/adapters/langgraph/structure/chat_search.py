@@ -42,12 +42,12 @@ class HeldStages:
 
     Attributes:
         names: the stages of the node's chat models.
-        hidden: the stages of the graphs inside the node.
+        hidden: the stages of graphs that are inside the node.
         paths: the nodes of the graphs inside the node whose names serve as stage names, each prefixed with its surrounding
             nodes: ``helper/model``.
-        is_by_node: whether some chat model has no stage name, so that the node is its stage.
+        is_by_node: whether some chat model has no stage name, so that its stage is named after the node.
         on_edges: the stages of chat models that the node's conditional edges call.
-        remembering: the stages whose graph is compiled with its own checkpointer.
+        remembering: the stages that are in a graph which was compiled with its own checkpointer.
         makes_some: whether the node's code makes a chat model when it runs, so that the node may call any stage.
         makes_graph: whether the node's code, when it runs, makes a graph or an agent. The nodes of such a graph are not known
             in advance.

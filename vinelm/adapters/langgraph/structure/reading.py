@@ -80,7 +80,10 @@ def template_differences(template: Template, graph: Graph, stage_of: Mapping[str
 
 
 def teach_routes(graph: Graph, stage_of: Mapping[str, str]) -> None:
-    """Store in every ``vine.route`` of the graph, for each of the route's places, the stages to which the place leads."""
+    """Store in every ``vine.route`` of the graph which stages a request may run next if the route leads to a certain place.
+
+    Places from which an edge with an unknown target may be taken first are left out.
+    """
     nodes = NodeGraph(root_ways(graph, stage_of))
     for branches in graph.builder.branches.values():
         for branch in branches.values():

@@ -19,7 +19,7 @@ _MOST_WAYS = 1_000
 
 @dataclass(slots=True)
 class StageGraph:
-    """The supersteps of a graph that run stages, and their possible successors.
+    """The sets of stages that a graph may run together (in one superstep of LangGraph), and which sets may follow each set.
 
     Attributes:
         start: the supersteps that may begin a request, as sets of stages, each with the ``times=`` limits of the routes that
@@ -54,7 +54,7 @@ class StageGraph:
 
 
 class NodeGraph:
-    """The places of a graph, from which the possible successors of each stage are computed.
+    """Computes which stages may follow each stage, from the successors of every node of a graph.
 
     Args:
         ways: the successors of each place: of a node, or of a stage inside a subgraph or on an edge.
@@ -98,9 +98,9 @@ class NodeGraph:
         return frozenset(name for stages in self._outcomes_of(place, 0, frozenset()) for name, _ in stages)
 
     def is_clear(self, place: str) -> bool:
-        """Return whether it is known which stages may come first if a request goes to ``place``.
+        """Return whether it is known which stages a request may run first after it has reached ``place``.
 
-        It is known if no edge on the way there has an unknown target.
+        It is known if no edge between ``place`` and these stages has an unknown target.
         """
         if place == END or place in self._stage_of:
             return True
@@ -115,10 +115,10 @@ class NodeGraph:
             waiting += [t for t in targets if t not in waiting and t != END and t not in self._stage_of]
 
     def _outcomes(self, nodes: Collection[str]) -> dict[Together, frozenset[Bound]]:
-        """Return the supersteps that may follow ``nodes``, which run together. Each has the ``times=`` limits of the routes
-        that lead to it.
+        """Return the sets of stages that may run together right after ``nodes``, which run together themselves.
 
-        If several routes through the graph lead to a superstep, only the limits that all of them share apply.
+        Each set is mapped to the ``times=`` limits of the routes that lead to it. If several ways through the graph lead to a
+        set, only the limits that are on all of them apply.
         """
         sets = [self._behind(node, 0, frozenset()) for node in nodes]
         if len(nodes) > 1 and len({self._stage_of.get(node) for node in nodes}) == 1:  # one stage in several nodes: one runs
@@ -177,11 +177,12 @@ def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[
 
 
 def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
-    """Combine the outcomes of several choices that are all made: mappings from sets of stages to ``times=`` limits.
+    """Combine what may follow each of several choices, all of which a request makes, into what may follow all of them.
 
-    The result has an item for each way to choose one key from every mapping. It maps the union of the chosen keys to the union
-    of their limits. A stage carries the number of places passed before it; the smallest number counts. If several ways give the
-    same stages, only the limits that all of them share remain.
+    Each mapping in ``sets`` belongs to a choice. Its keys are the sets of stages that may follow, its values the ``times=``
+    limits on the way. The result has an item for each combination of one key per mapping: the union of keys and the union of
+    limits. A stage carries the number of places passed before it; the smallest number counts. If several ways give the same
+    stages, only the limits that all of them share remain.
 
     Raises:
         WorkflowError: there are too many combinations.

@@ -88,7 +88,8 @@ class _Writer:
     def _choice(self, targets: Sequence[Together], region: Region, stop: Part | None) -> tuple[Step, ...]:
         """Return the steps that begin with a choice among the supersteps ``targets``.
 
-        They end before the part ``stop`` of ``region``; None means at the end of the workflow.
+        The steps end before ``stop``, a loop or single superstep of ``region``; None means that they go on to the workflow's
+        end.
         """
         onward = [target for target in targets if target != ENDED]
         if not onward:
@@ -112,7 +113,11 @@ class _Writer:
         return behind if len(lasting) == len(arms) and join.issuperset(onward) else (Branch(arms), *behind)
 
     def _head(self, part: Part, targets: Sequence[Together], region: Region) -> Together:
-        """Return the superstep through which requests enter a part; raise :class:`_NotStructuredError` if there are several."""
+        """Return the superstep at which requests enter ``part``, a set of supersteps that can reach each other, or a single
+        one.
+
+        If there are several such supersteps, raise :class:`_NotStructuredError`; with ``is_loose``, return the first of them.
+        """
         from_outside = (then for at, following in region.successors.items() if at not in part for then in following)
         heads = part & {*targets, *from_outside}
         core = self._core(part, region)
@@ -124,16 +129,16 @@ class _Writer:
 
     @staticmethod
     def _core(part: Part, region: Region) -> Together | None:
-        """Return the superstep that every turn of a loop runs, if all other supersteps of the loop only lead to it; else None.
+        """Return the superstep of the loop ``part`` that is the only successor of each other superstep of the loop; else None.
 
-        The other supersteps, such as an agent's hooks, are then optional.
+        Every turn of the loop runs this superstep. The other supersteps, such as an agent's hooks, are optional.
         """
         found = [at for at in part if all(list(region.successors[other]) == [at] for other in part - {at})]
         return found[0] if len(part) > 1 and len(found) == 1 and part <= set(region.successors[found[0]]) else None
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """Return the supersteps of ``onward`` that lead to a part to which another superstep of ``onward`` leads, too."""
+        """Return those supersteps of ``onward`` whose ways later meet the way of another superstep of ``onward``."""
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
 
@@ -263,26 +268,30 @@ class Region:
         return len(part) > 1 or any(at in self.successors.get(at, ()) for at in part)
 
     def outside(self, part: Part) -> list[Together]:
-        """Return the supersteps right after a part, in order, including the end."""
+        """Return the supersteps that may come right after the loop or superstep ``part``, in order; the end is one of them."""
         return list(dict.fromkeys(then for at in part for then in self.successors.get(at, ()) if then not in part))
 
     def reached(self, at: Together) -> set[Part]:
-        """Return the part of a superstep and all parts that can be reached from it."""
+        """Return all parts (loops or single supersteps) that can be reached from the superstep ``at``, and the part of ``at``
+        itself.
+        """
         waiting = [self.part(at)]
         for part in waiting:  # grows while it is read
             waiting += [p for p in map(self.part, self._onward(part)) if p not in waiting]
         return set(waiting)
 
     def join(self, targets: Collection[Together]) -> Part | None:
-        """Return the first part that every request reaches, whichever superstep of ``targets`` it takes; None if there is none.
+        """Return the first part that every request reaches from each of the supersteps ``targets``; None if there is none.
 
-        Requests that end earlier do not count.
+        A part is a loop or a single superstep. Requests that end earlier do not count.
         """
         common = frozenset.intersection(*(self.always(self.part(target)) for target in targets))
         return max(common, key=lambda part: len(self.always(part)), default=None)
 
     def always(self, part: Part) -> frozenset[Part]:
-        """Return ``part`` and the parts that every request reaches after it, unless the request ends earlier."""
+        """Return ``part`` and all parts (loops or single supersteps) that every request reaches after it, unless the request
+        ends.
+        """
         known = self._always.get(part)
         if known is None:
             behind = [self.always(self.part(then)) for then in self._onward(part)]

@@ -196,9 +196,10 @@ class _GraphTools:
         return found
 
     def _is_open(self, node: str, holders: set[str]) -> bool:
-        """Return whether no other code runs between the model's call in ``node`` and the call of a tool.
+        """Return whether a tool may be called right after the model in ``node``, without other code in between.
 
-        ``holders`` are the nodes that call the tool: one of them must be ``node`` or come right after it.
+        ``holders`` are the nodes that call the tool. One of them must be ``node`` or come right after it. Only plain
+        ``ToolNode`` nodes may lie between, and no holder may wrap its calls.
         """
         if node not in self._held:  # a task of LangGraph's functional API: its entrypoint is the only node
             return len(self._held) == 1

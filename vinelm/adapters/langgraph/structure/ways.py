@@ -35,7 +35,7 @@ Choice = dict[str, frozenset[Bound]]
 
 @dataclass(slots=True)
 class Ways:
-    """The successors of each place of a graph: of a node, or of a stage inside a subgraph or on an edge.
+    """The possible successors of each place of a graph. A place is a node, or a stage inside a subgraph or on an edge.
 
     Attributes:
         stage_of: the stage of each place that runs a stage, in the order of the graph's nodes. All other places are tools.
@@ -50,7 +50,7 @@ class Ways:
 
 
 def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
-    """Return the possible successors of each node of a graph, as :class:`Ways`; subgraphs are not opened.
+    """Return the possible successors of each node of a graph. A node that contains a subgraph counts as a single node.
 
     Args:
         graph: the compiled graph.
@@ -65,7 +65,7 @@ def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
 
 
 def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldStages]) -> Ways:
-    """Return the possible successors of each place of a graph and of the subgraphs in its nodes, as :class:`Ways`.
+    """Return the possible successors of each node of a graph, of the nodes in its subgraphs, and of the models on its edges.
 
     A node that is a subgraph, or whose function can only call one subgraph, runs it once. A node with several callers of models
     (agents as tools, several chat models) runs them in any order and any number of times. A node that makes its graph when it
@@ -84,7 +84,7 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
 
 
 def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
-    """Return a copy of ``ways`` in which each of these places may repeat its stage."""
+    """Return a copy of ``ways``, the possible successors of each place, in which the stages of these places may be repeated."""
     choices = dict(ways.choices)
     for place in ways.stage_of.keys() & set(places):
         choices[place] = [{place: frozenset(), f"{place}/done": frozenset()}]
@@ -93,7 +93,7 @@ def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
 
 
 def with_skips(ways: Ways, places: Iterable[str]) -> Ways:
-    """Return a copy of ``ways`` in which each of these places may run its stage or not."""
+    """Return a copy of ``ways``, the possible successors of each place, in which the stages of these places may be skipped."""
     found = Ways(dict(ways.stage_of), dict(ways.choices), ways.unclear)
     for place in ways.stage_of.keys() & set(places):
         part, skipped, behind = f"{place}/called", f"{place}/skipped", ways.choices[place]
@@ -109,9 +109,9 @@ class _Whole:
         self._paths: dict[str, str] = {}  # place of a stage named by its node, to that node's path through the nodes around it
 
     def told_apart(self) -> Ways:
-        """Return the successors found so far, as :class:`Ways`.
+        """Return the successors of all places added so far.
 
-        If nodes of several graphs share a name, their stages get different names.
+        If nodes of several graphs share a name, their stages get different names, prefixed with the surrounding nodes.
         """
         named = Counter(path.rpartition(WITHIN)[2] for path in dict.fromkeys(self._paths.values()))
         named.update({stage for place, stage in self.ways.stage_of.items() if place not in self._paths})
@@ -158,9 +158,9 @@ class _Whole:
             self._add_node(path, place, own, found, behind, inside)
 
     def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
-        """Return the choices after a node whose edges make the choices ``onward``.
+        """Return where a node leads, given ``onward``, the choices that its edges make.
 
-        If the edges call models, a place for each of these models is added before ``onward``.
+        If the code of the edges calls models, each model becomes a place of the graph that comes before ``onward``.
         """
         for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
@@ -198,7 +198,7 @@ class _Whole:
         """Add a node that runs its stages ``own`` and the graphs in ``found`` in any order and any number of times.
 
         A middleware's hook, or a node that calls models only in tools, runs at most one of them. A ``ToolNode`` may run none.
-        ``behind`` are the choices after the node.
+        ``behind`` tells where the node leads.
         """
         ways, parts, done = self.ways, list[str](), f"{place}/done"
         for number, stage in enumerate(own):
@@ -218,9 +218,11 @@ class _Whole:
 
 
 def _edges(graph: Graph, source: str) -> list[Choice]:
-    """Return the choices after a node, one for each of its edges with known targets: the choice among these targets.
+    """Return where a node's edges may lead: one choice for each edge whose targets are known.
 
-    Targets of a conditional edge are those declared, or those named in the code of its path function.
+    A request takes all of these edges, each to one of its targets.
+
+    The targets of a conditional edge are those declared, or those named in the code of its path function.
     """
     plain: list[Choice] = [{target: frozenset()} for start, target in sorted(graph.builder._all_edges) if start == source]
     branches = graph.builder.branches.get(source, {}).values()
@@ -229,18 +231,18 @@ def _edges(graph: Graph, source: str) -> list[Choice]:
 
 
 def _ends(graph: Graph, source: str) -> list[Choice]:
-    """Return the choice among the declared targets of a node's ``Command(goto=...)``, as a list; empty if none are declared.
+    """Return where a node's ``Command(goto=...)`` may lead: a list with a single choice among the declared targets.
 
-    They are read from the node's annotation or ``destinations``.
+    The targets are declared by the node's annotation or ``destinations``. The list is empty if none are declared.
     """
     ends = None if source == START else graph.builder.nodes[source].ends
     return [dict.fromkeys(ends, frozenset())] if ends else []
 
 
 def _commands(graph: Graph, source: str) -> list[Choice]:
-    """Return the choice among the targets of a node whose code uses ``Command``, as a list; empty for other nodes.
+    """Return where a node without an annotation may lead if its code uses ``Command``: a list with a single choice.
 
-    The targets are the nodes that its code names, or all nodes if it names none. Used for nodes without an annotation.
+    The targets of the choice are the nodes that the code names, or all nodes if it names none. Empty for other nodes.
     """
     runnable = None if source == START else graph.builder.nodes[source].runnable
     code = _code(runnable)
@@ -277,7 +279,7 @@ def _is_unclear(graph: Graph, source: str) -> bool:
 
 
 def _of_branch(branch: Any) -> Choice:
-    """Return the choice among the places of a conditional edge, with the ``times=`` limits of its ``vine.route``."""
+    """Return the places to which a conditional edge may lead, each with the ``times=`` limit that its ``vine.route`` sets."""
     edge = marked(branch.path, ROUTE_MARK)
     times: Mapping[str, int] = {} if edge is None else edge.destinations.times
     return {
