@@ -65,9 +65,8 @@ def hol(view: FleetView) -> Orders:
 def affinity(view: FleetView) -> Orders:
     """Return orders that keep the calls of a conversation on one replica, whose prompt cache then holds the conversation.
 
-    The replica is chosen by a hash, so all processes choose the same replica in every round. A conversation is pinned to one
-    replica only. If its calls go to several replica groups, this replica is in the group with the highest index
-    (:attr:`FleetView.group`).
+    A hash chooses the replica, so all processes choose the same one in every round. If the calls go to several replica
+    groups, only the replica in the group with the highest index (:attr:`FleetView.group`) is used.
     """
     pins: dict[int, str] = {}
     for number in np.unique(view.group[_is_replica(view)]).tolist():

@@ -20,7 +20,7 @@ from vinelm.adapters.langgraph.build import replay_reason, stage_nodes
 from vinelm.adapters.langgraph.exits import refuse_other_options, resolved, route_ends, with_graph_exits
 from vinelm.adapters.langgraph.inner_app import runs_async
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
-from vinelm.adapters.langgraph.runs.run_context import profiled_unit
+from vinelm.adapters.langgraph.runs.profiled import profiled_unit
 from vinelm.adapters.langgraph.stated_settings import stated_configurable, stated_context
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError, is_of_code

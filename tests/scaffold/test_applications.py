@@ -3,7 +3,9 @@
 import importlib
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from kit.openai_like import counting_server
@@ -965,3 +967,49 @@ def test_a_node_that_may_end_without_a_call_is_passed_over_by_the_template(folde
     assert (("write", "final") in namespace["template"].flow.follows) == skips
     assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
     assert "Ready." in capsys.readouterr().out
+
+
+IN_THREADS = """
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+POOL = ThreadPoolExecutor(2)
+def say(found, text):
+    found.append(llm.invoke(text).text)
+"""
+
+
+OF_A_FUNCTION = """
+def reply(question):
+    with ThreadPoolExecutor() as pool:
+        return pool.submit(llm.invoke, question).result().text
+"""
+OF_THE_MODULE = """
+def write(state: State):
+    found = []
+    POOL.submit(say, found, state["question"]).result()
+    return {"answer": found[0]}
+graph = one_node("write", write).compile()
+"""
+A_THREAD = """
+def write(state: State):
+    found = []
+    asked = Thread(target=say, args=(found, state["question"]))
+    asked.start()
+    asked.join()
+    return {"answer": found[0]}
+graph = one_node("write", write).compile()
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [(OF_A_FUNCTION, "reply"), (OF_THE_MODULE, "graph"), (A_THREAD, "graph")],
+    ids=["a function with a pool", "a node with the module's pool", "a node with a thread"],
+)
+def test_calls_in_threads_of_the_application_belong_to_its_run(folder, capsys, source, name):
+    """They were refused: nothing said to which run they belong."""
+    assert isinstance(init(folder, capsys, f"{LLM}{IN_THREADS}{source}\n", name, "--apply", "--json"), dict)
+    before = ThreadPoolExecutor.submit, Thread.start
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "Ready." in capsys.readouterr().out
+    assert (ThreadPoolExecutor.submit, Thread.start) == before

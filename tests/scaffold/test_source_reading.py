@@ -6,9 +6,9 @@ import sys
 import pytest
 from langgraph.graph import START, StateGraph
 
+from vinelm.adapters.langgraph.structure.call_counts import repeating_nodes
 from vinelm.scaffold.interrupts import waiting_nodes
 from vinelm.scaffold.plain_code import Fields, fields_read
-from vinelm.scaffold.repeated_calls import repeating_nodes
 
 HEAD = """
 from langchain_core.language_models import FakeListChatModel

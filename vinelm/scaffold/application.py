@@ -24,6 +24,7 @@ from vinelm.adapters.langgraph.build import nodes_of_stages
 from vinelm.adapters.langgraph.exits import with_graph_exits
 from vinelm.adapters.langgraph.nodes.signature import held_attribute, is_user_code, user_place
 from vinelm.adapters.langgraph.path.path_channel import WITHIN
+from vinelm.adapters.langgraph.structure.call_counts import repeating_nodes, skipping_nodes
 from vinelm.adapters.langgraph.structure.chat_search import HeldStages, chat_nodes, file_of
 from vinelm.adapters.langgraph.structure.graph_tools import tools_of
 from vinelm.adapters.langgraph.structure.reading import read_template
@@ -36,7 +37,6 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.scaffold.interrupts import waiting_nodes
 from vinelm.scaffold.model_calls import ModelCall, mentioned_models, model_calls, named_model, sources
 from vinelm.scaffold.plain_code import CodeKeys, Fields, called_graphs, code_keys, fields_read
-from vinelm.scaffold.repeated_calls import repeating_nodes, skipping_nodes
 from vinelm.scaffold.request_keys import MESSAGES
 from vinelm.scaffold.target import Target, find_target, required_of
 from vinelm.template import Template

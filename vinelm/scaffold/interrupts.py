@@ -11,7 +11,7 @@ from typing import Any
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.nodes.signature import held_attribute
-from vinelm.scaffold.plain_code import source_of
+from vinelm.adapters.langgraph.structure.call_counts import source_of
 
 _YES = ("accept", "approve", "approved", "yes", "y", "ok", "okay", "continue", "confirm", "proceed", "true")
 """Words that let an application continue, the most common first."""

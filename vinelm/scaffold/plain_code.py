@@ -6,7 +6,6 @@ import ast
 import dis
 import inspect
 import re
-import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,10 +16,9 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.nodes.signature import closure_values, held_attribute, is_user_code
+from vinelm.adapters.langgraph.structure.call_counts import RUNS, source_of
 
 _BUILDERS = re.compile(r"StateGraph|MessageGraph|create_\w*(agent|supervisor|swarm|graph)")
-RUNS = frozenset({"invoke", "ainvoke", "stream", "astream", "batch", "abatch", "predict"})
-"""The methods that run a graph, a chain or a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +147,6 @@ def function_of(code: Any) -> Callable[..., Any]:
     function = getattr(bound, "func", None) or getattr(bound, "afunc", None) or bound
     found: Callable[..., Any] = inspect.unwrap(getattr(function, "func", function))  # an async function is a partial
     return found
-
-
-def source_of(function: Callable[..., Any]) -> ast.AST:
-    """Return the parsed source of a function; an empty module if the source is unavailable."""
-    try:
-        return ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):  # created at run time
-        return ast.Module([], [])
 
 
 def _is_dict(function: Callable[..., Any], name: str, tree: ast.AST) -> bool:

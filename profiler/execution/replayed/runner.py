@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.exits import resolved, with_graph_exits
-from vinelm.adapters.langgraph.runs.run_context import profiled_unit
+from vinelm.adapters.langgraph.runs.profiled import profiled_unit
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError, is_of_code
 from vinelm.profiler.execution.answers import beside_label

@@ -1,16 +1,18 @@
 """Whole profiles of replayed workflows: the ledger, the workers, a kill, and what follows the profile."""
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
-from kit.toys.profiling import ToyBackend, catalog_for, new_store
+from kit.toys.profiling import State, ToyBackend, catalog_for, new_store, one_stage, toy
 from kit.toys.replayed import TOYS, jittery_toy
 
 from vinelm import Objective, VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, check_workflow, profile
 from vinelm.profiler.execution.replayed import application
+from vinelm.template import Stage, Template
 from vinelm.traces import ObservationStore
 
 INLINE = ExecutionConfig()
@@ -61,6 +63,31 @@ def test_processes_buy_the_same_rows(tmp_path, name):
     there, theirs, _ = run(tmp_path / "there.db", workflow, execution, coverage=0.5)
     assert by_cell(theirs) == by_cell(rows)
     assert there.stopped_by == result.stopped_by
+
+
+def test_calls_in_a_pool_that_all_requests_share_belong_to_the_request_that_makes_them(tmp_path):
+    """Four requests at once in one process: a thread of the pool serves one after the other."""
+    rows, one = [], Template((Stage("generate", ("m0", "m1")),))
+
+    def is_even(request, state):
+        return len(state["answer"]) % 2 == 0
+
+    with ThreadPoolExecutor(2) as pool:
+
+        def in_pool(state: State, model):
+            return {"answer": pool.submit(model.invoke, f"{state['question']}?").result().text}
+
+        def here(state: State, model):
+            return {"answer": model.invoke(f"{state['question']}?").text}
+
+        for node in (here, in_pool):
+            workflow = toy(n_requests=12, build=one_stage(node), template=one, score=is_even)
+            threads = ExecutionConfig(isolation="thread", workers=4)
+            result, found, _ = run(tmp_path / f"{node.__name__}.db", workflow, threads, sampler="exhaustive")
+            assert (result.stopped_by, result.failures) == ("complete", {})
+            rows.append([(row.request_id, row.prefix, row.success, row.cost_usd) for row in by_cell(found)])
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 24
 
 
 def test_a_budget_is_kept_and_the_capped_run_is_a_prefix(tmp_path):

@@ -16,7 +16,8 @@ from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.path.path_channel import WITHIN, is_inner, models_of
 from vinelm.adapters.langgraph.path.within_node import ThreadPaths, path_here, write_path
 from vinelm.adapters.langgraph.runs.invocation import InvocationScope
-from vinelm.adapters.langgraph.runs.run_context import AMBIENT, CARRY_IT, PROFILED, carried_by, is_carried, require_request
+from vinelm.adapters.langgraph.runs.profiled import PROFILED
+from vinelm.adapters.langgraph.runs.run_context import AMBIENT, CARRY_IT, carried_by, is_carried, require_request
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.adapters.tools.shadow import IS_AHEAD
 from vinelm.catalog import Catalog

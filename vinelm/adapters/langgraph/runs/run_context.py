@@ -116,24 +116,6 @@ class ChatHost(Protocol):
         """Admit an invocation inside a subgraph of ``node``, or outside of a graph; raise an exception to stop it."""
 
 
-PROFILED: list[object] = []
-"""One object for each ``with profiled_unit()`` block in progress in this process."""
-
-
-class profiled_unit:  # noqa: N801 - used as a with-block
-    """A context manager for one run of a profile.
-
-    Inside the block, chat model calls that do not belong to the profiled run are refused, since their cost could not be
-    recorded.
-    """
-
-    def __enter__(self) -> None:
-        PROFILED.append(self)
-
-    def __exit__(self, *_: object) -> None:
-        PROFILED.remove(self)
-
-
 MOST_PRIORITY = 100
 """The highest priority of a request, and of a call; the lowest is its negative."""
 

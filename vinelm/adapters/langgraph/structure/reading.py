@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK, UNDECLARED_TIMES
 from vinelm.adapters.langgraph.nodes.signature import marked
+from vinelm.adapters.langgraph.structure.call_counts import skipping_nodes
 from vinelm.adapters.langgraph.structure.stage_graph import NodeGraph
 from vinelm.adapters.langgraph.structure.steps import template_of
 from vinelm.adapters.langgraph.structure.ways import Graph, Ways, root_ways
@@ -67,11 +68,12 @@ def template_differences(template: Template, graph: Graph, stage_of: Mapping[str
     if surplus and found.start:  # where loops do not nest, the template that the graph implies allows more than the graph, too
         implied = template_of(found)
         surplus -= implied.flow.follows | {("", stage.name) for stage in implied.first_stages}
-    both = allowed & found.pairs
+    passed = {stage_of[node] for node in skipping_nodes(graph, stage_of)}
+    over = {(one, then) for one, then in found.pairs if one in passed or then in passed}
     for before, after in sorted(surplus):
-        # A node may call its model repeatedly before it is left: in a loop, or in each of several tools. A node between the two
+        # A node may call its model repeatedly before it is left: in a loop, or in each of several tools. One between the two
         # stages may make no call.
-        if before not in found.unclear and before != after and not _leads_to(both, before, after):
+        if before not in found.unclear and before != after and not _leads_to(over, before, after):
             lines.append(
                 f"{_goes('the template goes', before, after)}, and no edge of the graph does: remove that arm, or declare "
                 "where the edge leads"

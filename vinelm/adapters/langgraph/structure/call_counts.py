@@ -7,7 +7,8 @@ import builtins
 import inspect
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -16,8 +17,9 @@ from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.nodes.signature import code_of, held_attribute, is_user_code
 from vinelm.adapters.langgraph.structure.chat_search import holds_chat
-from vinelm.scaffold.plain_code import RUNS, source_of
 
+RUNS = frozenset({"invoke", "ainvoke", "stream", "astream", "batch", "abatch", "predict"})
+"""The methods that run a graph, a chain or a model."""
 _CALLS = RUNS | {"create", "parse"}
 """Methods that call a model, including those of the openai SDK."""
 _MANY = 2
@@ -220,3 +222,11 @@ def _turns(body: Sequence[ast.stmt]) -> int:
     if isinstance(last, ast.With | ast.AsyncWith):
         return _turns(last.body)
     return 1 if isinstance(last, ast.Return | ast.Break) else _LOOPED
+
+
+def source_of(function: Callable[..., Any]) -> ast.AST:
+    """Return the parsed source of a function; an empty module if the source is unavailable."""
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):  # created at run time
+        return ast.Module([], [])
