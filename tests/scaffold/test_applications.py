@@ -799,6 +799,42 @@ def test_the_one_graph_of_a_file_needs_no_name(folder, capsys, source):
     assert [stage.split("/")[-1].split(">")[-1].strip() for stage in found["stages"]] == ["write"]
 
 
+LATE = """
+class Service:
+    def __init__(self):
+        self._graph = None
+    async def create_graph(self):
+        if self._graph is None:
+            self._graph = one_node("write", write).compile()
+        return self._graph
+    async def reply(self, question):
+        return (await (await self.create_graph()).ainvoke({"question": question}))["answer"]
+"""
+
+
+@pytest.mark.parametrize("name", ["", "Service", "service"])
+def test_an_object_whose_method_makes_the_graph_late(folder, capsys, name):
+    found = init(
+        folder, capsys, f"{LLM}{WRITE}{LATE}{'service = Service()' if name == 'service' else ''}", name, "--apply", "--json"
+    )
+    assert isinstance(found, dict), found
+    assert found["stages"] == ["write"]
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "Ready." in capsys.readouterr().out
+
+
+def test_a_function_of_plain_data_answers_a_request_wherever_its_graph_runs(folder, capsys):
+    source = (
+        f"{LLM}{WRITE}graph = one_node('write', write).compile()\n"
+        "def run(text):\n    return graph.invoke({'question': text})\n"
+        "def reply(question: str) -> str:\n    return run(question)['answer']\n"
+    )
+    found = init(folder, capsys, source, "reply", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "Ready." in capsys.readouterr().out
+
+
 def test_functions_that_make_graphs_are_named_if_there_are_several(folder, capsys):
     other = 'def small_app():\n    return one_node("small", write).compile()\n'
     said = init(folder, capsys, MAKER + other, "", "--yes")

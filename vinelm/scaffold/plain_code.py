@@ -65,7 +65,7 @@ def _builds(function: FunctionType) -> bool:
     return False
 
 
-def returns_value(function: FunctionType) -> bool:
+def returns_value(function: Callable[..., Any]) -> bool:
     """Return whether some path through a function's code returns a value other than None."""
     before: dis.Instruction | None = None
     for step in dis.get_instructions(function):

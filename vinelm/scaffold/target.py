@@ -168,8 +168,8 @@ def _making(what: str) -> AbstractContextManager[None]:
 
 
 def _held_graph(value: Any, where: str, module: ModuleType) -> str | None:
-    """Return the name of the attribute in which an object holds a graph; None if ``value`` is itself a graph, function or
-    workflow.
+    """Return the name of the attribute in which an object holds a graph, or of its method that makes one; None if ``value`` is
+    itself a graph, function or workflow.
 
     Args:
         value: The object.
@@ -188,12 +188,26 @@ def _held_graph(value: Any, where: str, module: ModuleType) -> str | None:
     graphs = graphs or [name for name, one in _attributes(value) if isinstance(one, StateGraph)]
     if len(graphs) > 1:
         raise ConfigError(f"{where} holds {len(graphs)} graphs: name one: {', '.join(f'{where}.{name}' for name in graphs)}")
-    if not graphs and not callable(value):
+    if graphs or callable(value):
+        return graphs[0] if graphs else None
+    methods = _making_methods(value)
+    if len(methods) != 1:
         raise WorkflowError(
             f"{where} is of type {type(value).__name__}, not a LangGraph graph, and none of its attributes is one: "
             f"{_use_instead(module)}"
         )
-    return graphs[0] if graphs else None
+    return methods[0]
+
+
+def _making_methods(value: Any) -> list[str]:
+    """Return the names of an object's methods that take no argument and return a graph, as far as their code shows."""
+    found = [(name, method) for name, method in inspect.getmembers(value, inspect.ismethod) if not name.startswith("__")]
+    return [name for name, one in found if returns_value(one) and not required_of(one) and _only_builds(one)]
+
+
+def _only_builds(function: Callable[..., Any]) -> bool:
+    code = graph_code(function)
+    return code.builds and not code.runs
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
@@ -350,7 +364,7 @@ def _makers(module: ModuleType) -> list[str]:
         for name, value in own.items()
         if inspect.isfunction(value) and returns_value(value) and not set(required_of(value)) - _GIVEN
     ]
-    found = [name for name in functions if (code := graph_code(own[name])).builds and not code.runs]
+    found = [name for name in functions if _only_builds(own[name])]
     methods = {name: filter(inspect.isfunction, vars(one).values()) for name, one in own.items() if isinstance(one, type)}
     return found or [name for name, among in methods.items() if any(graph_code(method).builds for method in among)]
 
@@ -365,8 +379,9 @@ def _kind(value: Any, where: str) -> Kind:
     if not callable(value):
         return "graph"  # ``built`` then says that it is not a graph
     code, required = graph_code(value), required_of(value)
-    if code.builds and code.runs and required and not _GIVEN & set(required):
-        return "function"  # its arguments are a request's, and the graph is made for each
+    is_of_request = bool(required) and (not _GIVEN & set(required) if code.runs else _takes_plain(value, required))
+    if code.builds and is_of_request:
+        return "function"  # its arguments are a request's, and the graph is made for each or runs in a function that it calls
     if code.builds and code.runs:
         raise ConfigError(
             f"{where} builds a graph and runs it: name the graph, or a function that only returns it: app.py:graph"
@@ -383,6 +398,13 @@ def _kind(value: Any, where: str) -> Kind:
     if required[0] == "config" or "RunnableConfig" in str(inspect.signature(value).parameters[required[0]].annotation):
         return "config-maker"
     return "vine-maker" if required[0] == "vine" else "model-maker"
+
+
+def _takes_plain(function: Callable[..., Any], names: Sequence[str]) -> bool:
+    """Return whether the annotations of all these arguments are types of plain data, such as ``question: str``."""
+    parameters = inspect.signature(function).parameters
+    kinds = [str(getattr(kind := parameters[name].annotation, "__name__", kind)).lower() for name in names]
+    return all(kind.partition("[")[0] in {"str", "int", "float", "bool", "dict", "list"} for kind in kinds)
 
 
 def required_of(function: Callable[..., Any]) -> list[str]:
