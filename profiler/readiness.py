@@ -16,6 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 from langsmith import tracing_context
+from pydantic import ValidationError
 
 from vinelm.adapters.langgraph.build import nodes_of_stages
 from vinelm.adapters.langgraph.exits import resolved
@@ -515,6 +516,9 @@ def _placed(error: BaseException) -> str:
     """
     place = user_place(error)
     first = (str(error).splitlines() or [""])[0]
+    if isinstance(error, ValidationError):  # its text goes on with the fields, and with values of the request
+        fields = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_input=False))
+        first = f"{first}: {'; '.join(fields)}"
     return f"{type(error).__name__}: {first}{'' if place is None else f' (at {place})'}"
 
 

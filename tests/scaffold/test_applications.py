@@ -1049,3 +1049,18 @@ def test_calls_in_threads_of_the_application_belong_to_its_run(folder, capsys, s
     assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
     assert "Ready." in capsys.readouterr().out
     assert (ThreadPoolExecutor.submit, Thread.start) == before
+
+
+def test_a_state_that_refuses_an_input_without_an_id_gets_the_requests(folder, capsys):
+    source = (
+        f"from pydantic import BaseModel\n{LLM}class Chat(BaseModel):\n    question: str\n    session_id: str\n    tone: str\n"
+        "    answer: str = ''\ndef write(state: Chat):\n    return {'answer': llm.invoke(state.question).text}\n"
+        "graph = one_node('write', write, Chat).compile()\n"
+    )
+    found = init(folder, capsys, source, "graph", "--apply", "--json")
+    assert [todo["text"] for todo in found["todo"]] == ["give tone, too, without which the state is refused."]
+    assert '"question": request.data["question"], "session_id": request.id}' in (folder / "workflow.py").read_text("utf-8")
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "1 validation error for Chat: tone: Field required" in said
+    assert "+ 1?" not in said  # the question

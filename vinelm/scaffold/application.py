@@ -10,7 +10,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 from types import CodeType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
@@ -157,6 +157,7 @@ class AppGraph:
             show them.
         forces_tools: Whether the code forces a model to call a tool, so that an answer may be the arguments of a tool call.
         writes_json: Whether the code writes JSON, so that an answer may be a field of a JSON object.
+        required: Keys of the state without which an input is refused; empty for a ``TypedDict``, which refuses nothing.
         wants_messages: Whether the input's messages have to be LangChain's objects: no reducer of the state turns dicts into
             messages, and the state's types say that it holds messages.
     """
@@ -181,6 +182,7 @@ class AppGraph:
     forces_tools: bool = False
     writes_json: bool = False
     wants_messages: bool = False
+    required: tuple[str, ...] = ()
     calls_graphs: tuple[str, ...] = ()
     fields: Mapping[str, Fields] = field(default_factory=dict)
 
@@ -264,6 +266,7 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         forces_tools=any("tool_choice" in text for text in sources(target.module, target.root)),
         writes_json=any(_JSON_WRITERS.search(text) for text in sources(target.module, target.root)),
         wants_messages=_wants_messages(graph),
+        required=_required(graph),
         wants_store=graph.store is None and any(_STORES & set(code.co_names + code.co_varnames) for code in _codes(graph)),
     )
 
@@ -396,6 +399,12 @@ def _hints(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, Any]:
         return get_type_hints(graph.builder.input_schema)
     except (NameError, TypeError, AttributeError):  # names that are only imported for type checkers
         return {}
+
+
+def _required(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
+    schema = graph.builder.input_schema
+    known = set(_keys(graph, schema))
+    return () if is_typeddict(schema) else tuple(key for key in required_of(schema) if key in known)
 
 
 def _wants_messages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> bool:

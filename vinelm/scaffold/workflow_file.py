@@ -327,7 +327,11 @@ class WorkflowFile:
                 yield f"    # {TODO}: give {', '.join(keys.missing)}, too, which the application reads."
             elif not keys.is_sure:
                 yield f"    # {TODO}: is this what the graph is invoked with? Its input may have {able}."
-            pairs = ", ".join(_input_pairs(keys, self._filling, as_objects=self._makes_messages))
+            lacking = [key for key in self.application.required if key not in dict(keys.inputs)]
+            ids = [f'"{key}": request.id' for key in lacking if key.endswith("id")]
+            if others := [key for key in lacking if not key.endswith("id")]:
+                yield f"    # {TODO}: give {', '.join(others)}, too, without which the state is refused."
+            pairs = ", ".join([*_input_pairs(keys, self._filling, as_objects=self._makes_messages), *ids])
             yield f"    return {{{pairs}}}"
 
     def _workflow(self) -> Iterator[str]:
