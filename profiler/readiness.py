@@ -182,7 +182,9 @@ class CheckReport:
         if not self.without_today:
             return ()
         names, first = ", ".join(self.without_today), self.without_today[0]
-        return (f'which model runs today at {names}? Say it with its name in the catalog: Stage("{first}", default=NAME)',)
+        models = set(self.today.values())
+        name = f'"{min(models)}"' if len(models) == 1 else "NAME"  # what all other stages run is what they are likely to run
+        return (f'which model runs today at {names}? Say it with its name in the catalog: Stage("{first}", default={name})',)
 
     @property
     def is_ok(self) -> bool:

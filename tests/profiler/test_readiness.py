@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 
 from vinelm.cli.inputs import catalog_for_check
 from vinelm.profiler import check_workflow
+from vinelm.profiler.readiness import CheckReport
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.workflows.registry import load_workflow
 
@@ -244,6 +245,9 @@ def test_the_model_of_today_is_asked_for_where_nothing_says_it():
 
     assert [text.partition("?")[0] for text in asked()] == ["which model runs today at generate, repair"]
     assert asked(default="m0") == ()
+    for today, name in (({"a": "m0", "c": "m0"}, '"m0"'), ({"a": "m0", "c": "m1"}, "NAME"), ({}, "NAME")):
+        report = CheckReport("w", (), today=today, without_today=("b",))
+        assert report.questions[0].endswith(f'Stage("b", default={name})')
 
 
 def test_what_fails_names_file_line_and_message():
