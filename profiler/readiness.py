@@ -18,9 +18,10 @@ from langchain_core.tools import BaseTool
 from langsmith import tracing_context
 from pydantic import ValidationError
 
+from vinelm.adapters.langchain.other_clients import other_clients_refused
 from vinelm.adapters.langgraph.build import nodes_of_stages
 from vinelm.adapters.langgraph.exits import resolved
-from vinelm.adapters.langgraph.nodes.signature import user_place
+from vinelm.adapters.langgraph.nodes.signature import line_of_user, user_place
 from vinelm.adapters.langgraph.structure.code import template_code, template_imports
 from vinelm.adapters.langgraph.structure.reading import template_differences
 from vinelm.backends.base import estimate_tokens
@@ -206,8 +207,21 @@ def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool =
         The checks. An error in the workflow gives a failed item, never an exception.
     """
     asks, seen = _Asks(), SeenPrompts()
-    with tracing_context(enabled=False):  # scripted answers are none of the application's traces
+    refused: list[str] = []
+
+    def refuse() -> WorkflowError:
+        refused.append(line_of_user())
+        return WorkflowError("this client's calls are refused in a dry run")
+
+    # Scripted answers are none of the application's traces, and a client that VineLM is not around would send real calls.
+    with tracing_context(enabled=False), other_clients_refused(refuse, but_langchain=True):
         items = tuple(_items(workflow, catalog, asks, seen, PROMPT_REQUESTS if with_prompts else 1))
+    if refused:
+        detail = (
+            f"your code calls a model{refused[0]} by a client that VineLM is not around, and nothing was sent: put "
+            "vine.around(...) around that client (docs/frameworks.md)"
+        )
+        items = (CheckItem("clients", False, detail), *items)
     prompts = seen.layout() if with_prompts and all(item.is_ok for item in items) else None
     code = None if workflow.has_template else _code_of(workflow, catalog)
     return CheckReport(workflow.name, items, code, asks.today, prompts, len(workflow.requests), asks.unknown)

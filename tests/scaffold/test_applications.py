@@ -1064,3 +1064,28 @@ def test_a_state_that_refuses_an_input_without_an_id_gets_the_requests(folder, c
     said = " ".join(capsys.readouterr().err.split())
     assert "1 validation error for Chat: tone: Field required" in said
     assert "+ 1?" not in said  # the question
+
+
+SDK = "from openai import AsyncOpenAI, OpenAI\nsdk = OpenAI(max_retries=0)\n"
+ASKING = 'sdk.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "?"}])'
+
+
+def test_a_client_of_the_sdk_sends_nothing_while_an_application_is_read_or_checked(folder, capsys):
+    """The fixture's server counts what is sent: it was one request for each of the three."""
+    assert "calls a model (at app_of_init.py:" in init(folder, capsys, f"{LLM}{SDK}{ASKING}\n{GRAPH}", "graph", "--yes")
+    node = f"def write(state: State):\n    {ASKING}\n    return {{'answer': llm.invoke(state['question']).text}}\n"
+    graph = f'{node}graph = one_node("write", write).compile()\n'
+    assert "calls a model (at app_of_init.py:" in init(
+        folder,
+        capsys,
+        f"{LLM}{SDK}{WRITE}def make():\n    {ASKING}\n    return one_node('write', write).compile()\n",
+        "make",
+        "--yes",
+    )
+    assert isinstance(init(folder, capsys, f"{LLM}{SDK}{graph}", "graph", "--apply", "--json"), dict)
+    text = (folder / "app_of_init.py").read_text(encoding="utf-8")
+    (folder / "app_of_init.py").write_text(text.replace("vine.around(OpenAI(max_retries=0))", "OpenAI(max_retries=0)"), "utf-8")
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 2
+    said = " ".join(capsys.readouterr().out.split())
+    assert "FAIL clients: your code calls a model (at app_of_init.py:" in said
+    assert "and nothing was sent: put vine.around(...) around that client" in said

@@ -1,27 +1,26 @@
-"""A ``with`` block in which LangChain's models cannot be called: reading an application must not spend money."""
+"""A ``with`` block in which models cannot be called: reading an application must not spend money."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 
-from vinelm.adapters.langgraph.nodes.signature import is_user_code
+from vinelm.adapters.langchain.other_clients import other_clients_refused
+from vinelm.adapters.langgraph.nodes.signature import line_of_user
 from vinelm.errors import WorkflowError
 from vinelm.io.import_limit import import_limited
 
 
 @contextmanager
 def no_model_calls(what: str) -> Iterator[None]:
-    """Inside the block, refuse every call of a LangChain model before anything is sent.
+    """Inside the block, refuse every call of a LangChain model, and of a model by the openai SDK, before anything is sent.
 
-    It uses LangChain's callbacks, so it cannot refuse calls through other clients, or in a thread without the caller's
-    context.
+    For LangChain's models it uses callbacks, so it cannot refuse their calls in a thread without the caller's context. Calls
+    through clients of other SDKs are not refused.
 
     Args:
         what: What the block does, for the message: ``importing 'app'``.
@@ -32,7 +31,7 @@ def no_model_calls(what: str) -> Iterator[None]:
     """
     token = var_child_runnable_config.set({"callbacks": [_Refusing()]})
     try:
-        with import_limited(what, _here):
+        with import_limited(what, line_of_user), other_clients_refused(lambda: _ModelCalledError(line_of_user())):
             yield
     except _ModelCalledError as called:
         raise WorkflowError(
@@ -52,17 +51,7 @@ class _Refusing(BaseCallbackHandler):
     run_inline = True
 
     def on_chat_model_start(self, *_: Any, **__: Any) -> NoReturn:
-        raise _ModelCalledError(_here())
+        raise _ModelCalledError(line_of_user())
 
     def on_llm_start(self, *_: Any, **__: Any) -> NoReturn:
-        raise _ModelCalledError(_here())
-
-
-def _here() -> str:
-    """Return the line of the application's code that is running, as `` (at app.py:7)``; empty if there is none."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        if is_user_code(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename):
-            return f" (at {Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
-        frame = frame.f_back
-    return ""
+        raise _ModelCalledError(line_of_user())

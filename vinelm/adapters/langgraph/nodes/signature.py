@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,6 +24,16 @@ def is_user_code(module: str, filename: str) -> bool:
     if module.partition(".")[0] == "vinelm" and not module.startswith("vinelm.workflows."):
         return False
     return _is_users_file(filename)
+
+
+def line_of_user() -> str:
+    """Return the line of the application's code that is running, as `` (at app.py:7)``; empty if there is none."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        if is_user_code(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename):
+            return f" (at {Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
+        frame = frame.f_back
+    return ""
 
 
 def user_place(error: BaseException) -> str | None:
