@@ -1089,3 +1089,50 @@ def test_a_client_of_the_sdk_sends_nothing_while_an_application_is_read_or_check
     said = " ".join(capsys.readouterr().out.split())
     assert "FAIL clients: your code calls a model (at app_of_init.py:" in said
     assert "and nothing was sent: put vine.around(...) around that client" in said
+
+
+AGENTS_SDK = """
+from openai import AsyncOpenAI
+_client = None
+def set_default_openai_api(api):
+    pass
+def set_default_openai_client(client):
+    global _client
+    _client = client
+async def run(text):
+    global _client
+    _client = _client or AsyncOpenAI(max_retries=0)
+    asked = [{"role": "user", "content": text}]
+    return (await _client.chat.completions.create(model="gpt-4o", messages=asked)).choices[0].message.content
+"""
+OF_THE_SDK = """
+from agents import run, set_default_openai_api
+
+set_default_openai_api("chat_completions")
+NAME = "gpt-4o"  # the one model that the code mentions
+
+
+def cleaned(text):
+    return text.strip()
+
+
+async def reply(question: str) -> str:
+    return cleaned(await run(question))
+"""
+
+
+def test_the_client_that_the_agents_sdk_makes_by_itself_is_wrapped(folder, capsys, monkeypatch):
+    """Its calls were sent in a dry run, were in no row, and no plan changed them: the verdict was of the other clients."""
+    (folder / "agents.py").write_text(AGENTS_SDK)
+    monkeypatch.delitem(sys.modules, "agents", raising=False)
+    monkeypatch.setattr("vinelm.scaffold.model_calls.is_user_code", lambda name, file: name != "agents")  # a package
+    found = init(folder, capsys, OF_THE_SDK, "reply", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert (found["stages"], found["models_today"]) == (["agents"], ["openai:gpt-4o"])
+    text = (folder / "app_of_init.py").read_text(encoding="utf-8")
+    line = 'set_default_openai_client(vine.around(AsyncOpenAI(), "agents"))'
+    assert text.index("from langgraph.types import") < text.index(line) < text.index("class State")
+    sys.modules.pop("agents")
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "Ready." in capsys.readouterr().out
+    sys.modules.pop("agents")

@@ -167,12 +167,48 @@ class ModelCall:
         return f"{vine}.around({self.source}{stage})"
 
 
+@dataclass(frozen=True, kw_only=True)
+class DefaultClient(ModelCall):
+    """The client that the OpenAI Agents SDK makes by itself for agents without a model object. No line of the application
+    makes it, so a line that sets it has to be inserted at ``start``.
+    """
+
+    def replacement(self, *, is_named: bool = False, vine: str = "vine") -> str:
+        """Return the lines to insert: they set the SDK's client, wrapped in ``around`` of the variable ``vine``."""
+        stage = f', "{self.name}"' if is_named else ""
+        return (
+            "from agents import set_default_openai_client  # noqa: E402\nfrom openai import AsyncOpenAI  # noqa: E402\n\n"
+            f"set_default_openai_client({vine}.around(AsyncOpenAI(){stage}))\n\n\n"
+        )
+
+
 def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
     """Return the model calls in ``module`` and in all imported modules whose files are below ``root``."""
     found: list[ModelCall] = []
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
         found += _in_file(Path(one.__file__ or ""), vars(one))
+    texts = "\n".join(sources(module, root))
+    if _CHAT_COMPLETIONS.search(texts) and "set_default_openai_client" not in texts:
+        found += _default_client(Path(module.__file__ or ""))
     return found
+
+
+_CHAT_COMPLETIONS = re.compile(r"set_default_openai_api\(\s*[\"']chat_completions")
+"""The line with which an application of the Agents SDK asks for chat completions, the only calls that VineLM answers."""
+
+
+def _default_client(path: Path) -> Iterator[DefaultClient]:
+    """Yield the place in a file at which the client of the Agents SDK can be set: before its first function or class, when
+    the application has read its settings.
+    """
+    text = _readable(path)
+    body = [] if text is None else ast.parse(_parsed(text)).body
+    for node in body:
+        if text is not None and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            line = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            start = len(text) - len(_parsed(text)) + sum(map(len, lines_of(_parsed(text))[: line - 1]))
+            yield DefaultClient(path=path, line=line, source="", start=start, model=None, name="agents")
+            return
 
 
 def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
