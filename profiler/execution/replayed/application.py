@@ -23,7 +23,6 @@ from vinelm.requests.workflow import Request, Workflow
 
 _MOST_STEPS = 100_000
 """The most steps that one run may take; the template bounds its calls."""
-_POLL_S = 0.002
 _LONGEST_WAIT_S = 1.0  # for a thread that may itself wait for the event loop
 
 
@@ -97,7 +96,7 @@ class Application:
                     state.add(values)
                 start = state.take_answer()
         except (StageReachedError, StageParkedError):
-            await _calls_end(policy)
+            await policy.calls_end()
         return state.values
 
     def _run_function(self, inputs: Any, config: dict[str, Any], context: Any, policy: ReplayPolicy) -> dict[str, Any] | None:
@@ -107,7 +106,7 @@ class Application:
             try:
                 return await app.ainvoke(inputs, context=context)
             except (StageReachedError, StageParkedError):
-                await _calls_end(policy)
+                await policy.calls_end()
                 return None
 
         with _inherited({**config, "max_concurrency": 1}):
@@ -139,13 +138,6 @@ class _State:
         """Return the value that resumes the interrupted graph; None if it is not interrupted."""
         asked, self._asked = self._asked, ()
         return answered(self._workflow, self._policy, asked) if asked else None
-
-
-async def _calls_end(policy: ReplayPolicy) -> None:
-    """Wait until all calls that the job makes in other coroutines have ended, since their cost must be known."""
-    await asyncio.sleep(0)
-    while policy.is_buying:
-        await asyncio.sleep(_POLL_S)
 
 
 class _InOrder(ThreadPoolExecutor):

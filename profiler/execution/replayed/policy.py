@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +21,9 @@ from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Observation
 from vinelm.template import Parallel, Template
 from vinelm.template.steps import walk
+
+_POLL_S = 0.002
+"""Seconds between looks at the calls in flight."""
 
 
 class JointStages:
@@ -299,6 +303,12 @@ class ReplayPolicy(UnitPolicy):
     def is_buying(self) -> bool:
         """True if a call is in flight."""
         return self._under_way > 0
+
+    async def calls_end(self) -> None:
+        """Wait until all calls that the job makes in other coroutines have ended, since their cost must be known."""
+        await asyncio.sleep(0)
+        while self.is_buying:
+            await asyncio.sleep(_POLL_S)
 
     # -- the host of chat models' calls: their positions decide --------------------------------------------------------
 

@@ -164,10 +164,15 @@ class ChatCall:
             begun = adapter.ainvoke if is_async else adapter.invoke
             scope = begun(name, None, config, runtime, **how)
             return cls(adapter, scope if isinstance(scope, InvocationScope) else await scope, config)
-        if host is not None:
-            host.admit_inner(name, node=node)
-        called = (adapter.acall if is_async else adapter.call)(name, config, runtime, **how)
-        return cls(adapter, called if isinstance(called, InvocationScope) else await called, None)
+        try:
+            if host is not None:
+                host.admit_inner(name, node=node)
+            called = (adapter.acall if is_async else adapter.call)(name, config, runtime, **how)
+            return cls(adapter, called if isinstance(called, InvocationScope) else await called, None)
+        except BaseException:
+            if host is not None and is_async:  # what this call ends may cancel others, which are paid and must be recorded
+                await host.calls_end()
+            raise
 
     @staticmethod
     def _is_in_root_graph(config: RunnableConfig, runtime: Runtime[Any], adapter: ServesCalls) -> bool:

@@ -115,6 +115,9 @@ class ChatHost(Protocol):
     def admit_inner(self, stage: str, *, node: str) -> None:
         """Admit an invocation inside a subgraph of ``node``, or outside of a graph; raise an exception to stop it."""
 
+    async def calls_end(self) -> None:
+        """Wait until the calls that the run makes in other coroutines have ended."""
+
 
 MOST_PRIORITY = 100
 """The highest priority of a request, and of a call; the lowest is its negative."""
