@@ -182,8 +182,9 @@ class Sample:
     def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
         """Return the requests of a step that are used, as pairs (number by which the requests are ordered, request).
 
-        A request was kept with a probability that rises with the number of calls that it represents. A second draw
-        here makes each request as frequent as its weight requires. With ``even_days``, each day has the same total weight.
+        The requests were drawn with probabilities that rise with the number of calls that they represent, up to 1. A second
+        draw here leaves out some requests, so that all used ones have the same weight. With ``even_days``, each day has the
+        same total weight.
         """
         kept, nearest = self._kept[step], self._nearest.get(step, math.inf)
         chances = [min(1.0, one.stands_for * nearest) for one in kept.values()]
@@ -244,10 +245,10 @@ class Links:
         self._seen[cluster] += 1
 
     def cluster_of(self, cluster: str, text: str) -> str:
-        """Return the name of a request's group. A request whose prompt continues an earlier prompt joins that prompt's group.
+        """Return the name of a request's group: the group of the earlier prompt that the request's prompt continues.
 
-        All other requests keep ``cluster``, also if ``cluster`` names a conversation of the trace. :meth:`count` must have
-        counted the request before. ``text`` is the request's prompt as JSON.
+        Without such a prompt, or if ``cluster`` names a conversation of the trace, return ``cluster``. :meth:`count` must
+        have counted the request before. ``text`` is the request's prompt as JSON.
         """
         if cluster != _digest(text):  # it names its conversation
             return cluster
@@ -267,7 +268,7 @@ class Links:
 def link(rows: Iterable[dict[str, Any]]) -> None:
     """Put each row into the group of the earlier prompt that its prompt continues, by changing its ``cluster`` in place.
 
-    Rows that name a conversation of the trace keep their ``cluster``, and so do rows whose prompt continues no other.
+    A row keeps its ``cluster`` if this names a conversation of the trace, or if the row's prompt continues no earlier one.
     """
     texts, links = [(zlib.decompress(row["prompt"]).decode(), row) for row in rows], Links()
     for _, row in texts:

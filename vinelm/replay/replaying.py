@@ -88,9 +88,9 @@ class StepRun:
         race: The statistical test of the plans; None before it begins.
         choosing: The first ``choosing`` sampled calls are used to choose the plans, all others for the proof. No
             conversation has calls in both parts.
-        together: The maximum number of sampled calls used of one conversation, or of one prompt.
-        uncut: Number of sampled calls before conversations were cut to ``together``.
-        done: The number of sampled calls whose prompt a model was asked, keyed by model.
+        together: The maximum number of sampled calls that are used of one conversation, or of calls with the same prompt.
+        uncut: Number of sampled calls before conversations were cut to ``together`` calls.
+        done: The number of sampled calls whose prompt was sent to a model, keyed by model.
         labels: Number of labels that this step may use. ``is_behind``: whether no plan is tested because other steps got all
             labels.
         forecast: The numbers of labels with which the proof is expected to succeed in half of all cases, and in 80 % of them.
@@ -668,9 +668,9 @@ class ReplayRun:
         step.open = []
 
     def _ahead(self, step: StepRun) -> int:
-        """Return for how many of the test's next moves the calls are prepared at once. A move is a call or question.
+        """Return how many of the test's next moves are prepared together, such as a call of a model or a question to people.
 
-        If calls are made in batches, it is as many moves as the proof may need.
+        If calls are made in batches, these are about as many moves as the proof may need, limited by the asker's ``workers``.
         """
         if self.asker.is_batched and step.race is not None:
             needed = min(one.needed[self.max_loss] for one in step.race.standings())
@@ -679,10 +679,10 @@ class ReplayRun:
         return AHEAD + 2 * self.workers
 
     def _tell(self, step: StepRun, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
-        """Report the result of the question ``move`` to the test and return None, if the result is known.
+        """If the result of the question ``move`` is known, report it to the test and return None.
 
-        It is known if people have labelled the question, or if both of its answers are equal. Otherwise return the question for
-        people, as (sampled call, model whose answer is compared with the recorded one).
+        The result is known if people have answered an equal question, or if the plan's answer is equal to the recorded one.
+        Otherwise return the question for people, as (sampled call, model whose answer is compared with the recorded one).
         """
         followed, race = self._follow(step.plans[move.candidate], unit), step.race
         assert isinstance(followed, PlanAnswer)

@@ -118,10 +118,10 @@ class StepResult:
         return f"{lead}: {self.why}. The nearest plan, {self.plan}, {saves} and {differs}."
 
     def _more(self) -> str:
-        """Return a sentence on how many further labels could prove a smaller loss, or the allowed loss if the verdict
-        is undecided.
+        """Return a sentence that says how many further labels could prove a smaller loss of accuracy.
 
-        The text is empty if no number of labels could.
+        If the verdict is undecided, the sentence is about proving the allowed loss. The text is empty if further labels cannot
+        prove the loss, or all sampled requests are used.
         """
         open_ = {loss: labels for loss, labels in self.needed.items() if self.proven is None or loss < self.proven}
         if self.advice == "undecided":

@@ -146,7 +146,7 @@ def _dots(found: Verdict) -> Iterator[Dot]:
 def _alone(found: Verdict) -> dict[str, ComparedPlan]:
     """Return the compared plans that run one model on every call, keyed by the model.
 
-    Plans that are the baseline itself are left out, and so are plans whose figures are not computed from results alone.
+    The baseline is left out. So are plans with too few recorded results, whose figures rely on the statistical model.
     """
     shown = (plan for plan in found.plans if plan.is_identified and not plan.is_same and len(plan.models) == 1)
     return {plan.models[0]: plan for plan in shown if plan.words.partition(",")[0] == plan.models[0]}

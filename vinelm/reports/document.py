@@ -135,7 +135,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scatter:
-    """At least two policies by accuracy and cost; the cost axis is logarithmic."""
+    """A picture of at least two policies as dots, placed by accuracy and cost; the cost axis is logarithmic."""
 
     name: str
     title: str
@@ -211,7 +211,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Requests on which two policies ran different models, or of whose answers only one is right.
+    """Requests on which two policies ran different models, or on which only one of the policies gave a right answer.
 
     Attributes:
         before: The name of the first policy.

@@ -88,10 +88,10 @@ def percent_interval(interval: Interval | None) -> str:
 
 
 def prompt_cache_words(rate: float | None) -> str | None:
-    """Return a sentence on the state of prompt caches between requests that a trie's costs assume; None if ``rate`` is None.
+    """Return a sentence on how warm prompt caches are assumed to be between requests, for the costs of a trie.
 
-    ``rate`` is the trie's :attr:`~vinelm.AnnotatedTrie.calls_per_hour`: the caches are as warm as that many requests per hour
-    keep them; at 0 they are cold.
+    ``rate`` is the trie's :attr:`~vinelm.AnnotatedTrie.calls_per_hour`, the number of calls per hour that keeps the caches
+    warm. At 0 the caches are cold. The result is None if ``rate`` is None.
     """
     if rate is None:
         return None

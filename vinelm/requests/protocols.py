@@ -70,8 +70,8 @@ class RateLimiter(Protocol):
             sleep: waits for a number of seconds.
             priority: attempts with a higher priority go first, except before an attempt that has waited long enough. If
                 the priority's ``float()`` changes meanwhile, the limiter's ``reorder()`` reads it again. While it is
-                -inf, the attempt waits even if the limits would admit the attempt. Its method ``granted()``, if any, is
-                called when the attempt is admitted, before the next admission.
+                -inf, the attempt waits even if the limits would admit the attempt. If the priority has a method
+                ``granted()``, this is called when the attempt is admitted, before the next admission.
         """
 
     def aadmit(
@@ -99,8 +99,9 @@ class CallContext:
         request: the labelled request; None in an ordinary served call. Only offline backends need it.
         guard: authorizes each call; the permit is settled with the call's usage. None means no limit.
         rate_limiter: the rate limits that each attempt waits for; None uses the backend's limits.
-        on_exchange: receives the messages of each call, the answer so far, and the options of the call (tools, formats,
-            settings), as the model's package names them; None unless content is captured.
+        on_exchange: receives the messages of each call, the answer so far (None without one), and the call's options (tools,
+            formats, settings) under the names that the model's package uses. ``on_exchange`` is None unless content is
+            captured.
         on_prompt: receives the messages and the bound tools of each call, before it is made; None unless the prompts' shapes
             are needed. Must not raise.
         on_gate: called with True when an attempt begins to wait for rate limits, and with False when it is sent; if a replica
@@ -113,8 +114,8 @@ class CallContext:
             no preference.
         on_tool_call: called with a tool call's name and arguments as soon as they are complete in a stream; None without a
             listener. Backends that do not stream do not call it.
-        on_text: called when an attempt that streams begins; returns a function for each piece of its text, which does not
-            raise, or None. None without a listener.
+        on_text: called when an attempt that streams begins. Returns a function that receives each piece of the text, and must
+            not raise; or None if the text is not needed. ``on_text`` itself is None without a listener.
         key: the request's name, unique over all callers and the same for all of its calls; "" if unused.
         conversation: the name of the request's conversation, unique over all callers; "" if it has none.
         own: the application's own chat model, through which it makes the call; None without one. If the called model has the
@@ -379,7 +380,7 @@ class Vine(Protocol):
         cost_usd: float = 0.0,
         ttl_s: float | None = None,
     ) -> Any:
-        """Return ``fn`` as a LangChain tool with this declaration of its effects. While profiling, its calls are not
+        """Return ``fn`` as a LangChain tool whose effects the other arguments declare. While profiling, its calls are not
         prefetched.
 
         See :meth:`vinelm.VineLM.tool` for the arguments.

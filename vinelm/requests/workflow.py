@@ -196,10 +196,10 @@ class AnswerWriter(Protocol):
 
 @runtime_checkable
 class ShowsErrors(Protocol):
-    """An :class:`AnswerWriter` that declares after which kinds of wrong answers the next call knows that something is wrong.
+    """An :class:`AnswerWriter` that declares which kinds of wrong answers the next simulated call recognizes as wrong.
 
-    These are its ``visible_kinds``. For writers without this declaration, they are errors that show when a query is executed:
-    an error message or an empty result.
+    ``visible_kinds`` are these kinds. For writers without this declaration, they are the errors that show when a query is
+    executed: an error message or an empty result.
     """
 
     visible_kinds: frozenset[str]

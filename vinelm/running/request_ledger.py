@@ -38,7 +38,8 @@ class RequestLedger:
             cost.
         budget_usd: The maximum cost of all requests of the store, in dollars; None sets no limit.
         batches: The store's batches, if calls use them. If a request of an interrupted run is served again, it fetches the
-            answers that it has paid for. Its new entry in the ledger then replaces the open one.
+            answers that it has paid for. The request's new ledger entry then replaces the entry that the interrupted run left
+            open.
     """
 
     def __init__(self, store: ObservationStore, budget_usd: float | None, batches: BatchRecords | None = None) -> None:
@@ -79,9 +80,9 @@ class RequestLedger:
 
     @contextmanager
     def ahead(self, left: Callable[[], int]) -> Iterator[None]:
-        """Inside the block, reserve money for the next request in the transaction that stores a request's answer.
+        """Inside the block, whenever a request's answer is stored, reserve money for a later request in the same transaction.
 
-        The reservation is a ledger entry, which the next request to begin uses for its calls; the entry gets that request's
+        The reservation is a ledger entry, which the next request to begin uses for its calls. The entry gets that request's
         name when the request ends. The reserved amount is the largest recent maximum cost of a request, and is raised for a
         more expensive call. A process that dies leaves at most as many open entries as it had requests in progress.
 
@@ -97,12 +98,11 @@ class RequestLedger:
                 self._release()
 
     def paying(self, name: str, **batched: Any) -> Paying:
-        """Return the account of the request ``name``, to be passed to :meth:`serve`, for a request whose calls are made in
-        batches.
+        """Return a new account for the request ``name``, whose calls are made in batches. The account is passed to
+        :meth:`serve`.
 
-        Such a request is served again whenever a batch has answered its calls.
-
-        ``batched`` has further arguments of :class:`Paying`.
+        Such a request is served again whenever a batch has answered its calls. ``batched`` has further arguments of
+        :class:`Paying`.
         """
         return Paying(self, name, is_batched=True, **batched)
 
@@ -196,8 +196,10 @@ class RequestLedger:
             raise
 
     def _reserved_ahead(self, paying: Paying) -> Reservation | None:
-        """Return a reservation for the next request, made when the request of ``paying`` ends. None if no request is left, the
-        ended request made no call or used batches, or the budget is nearly used up.
+        """Reserve money for a later request when the request of ``paying`` ends, and return the reservation.
+
+        Return None if no later request needs one, if the ended request made no call or used batches, or if the budget is
+        nearly used up.
         """
         self._usual_usd = usual_usd = max(paying.needed_usd, _FADING * self._usual_usd)
         if paying.is_batched or not paying.needed_usd or self._left() <= len(self._spare):
@@ -208,7 +210,7 @@ class RequestLedger:
         return self._ledger.reserve(AHEAD, (), usual_usd)
 
     def _release(self) -> bool:
-        """Release the reservation for a request that has not begun; return whether there was such a reservation."""
+        """Release all reservations for requests that have not begun; return whether there were any."""
         with self._changed:
             spare, self._spare = self._spare, []
 
@@ -269,9 +271,9 @@ class RequestLedger:
             paying.needed_usd = max(upper_usd, paying.needed_usd)
 
     def keep(self, paying: Paying) -> None:
-        """Record in the store that not all calls of a request were made in batches, so that its cost stays charged.
+        """Record in the store that not all calls of a request were made in batches.
 
-        A later run cannot fetch calls that were made directly; it would have to pay for them again.
+        The request's cost then stays charged, because a later run cannot fetch the answers of calls that were made directly.
         """
         if paying.is_batched and paying.reservation is None:  # replaces the entry left open by an interrupted run
             self._commits.run(partial(self._raise, paying, 0.0), is_one_statement=True)

@@ -153,8 +153,8 @@ class AppGraph:
         turns: The maximum number of turns of each loop without a bound, if the author has given it.
         structured: The fields of a LangChain agent's structured response (``response_format``); empty without one.
         calls_graphs: Nodes whose code calls another graph, inside of which no checkpoint can be resumed.
-        fields: The fields of the input's keys that are dicts or objects, keyed by the input's key, as far as types and code
-            show them.
+        fields: For each key of the input whose value is a dict, an object or a list of objects: the value's fields, as far as
+            types and code show them.
         forces_tools: Whether the code forces a model to call a tool, so that an answer may be the arguments of a tool call.
         writes_json: Whether the code writes JSON, so that an answer may be a field of a JSON object.
         required: Keys of the state without which an input is refused; empty for a ``TypedDict``, which refuses nothing.
@@ -363,7 +363,7 @@ def _template(
 
 
 def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
-    """Return the nodes whose function calls a compiled graph."""
+    """Return the names of the nodes whose function refers to a compiled graph, which it may call."""
     return tuple(node for node, spec in graph.builder.nodes.items() if any(called_graphs(spec.runnable)))
 
 

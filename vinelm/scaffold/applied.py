@@ -58,8 +58,8 @@ def finish(folder: Path) -> list[Path]:
     complete.
 
     Raises:
-        ConfigError: A file has been changed since, or cannot be written. Or the journal names a file outside of the
-            project; such a journal may be forged.
+        ConfigError: A file was changed after that process was killed, or cannot be written. Or the journal, the list of the
+            changes, cannot be read or names a file outside of the project; such a journal may be forged.
     """
     journal = folder / JOURNAL
     try:

@@ -311,7 +311,9 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
 
 
 def _maker_of(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping[str, Any]) -> Any:
-    """Return the value that is called; for a variable of the surrounding function, a chat model class that is assigned to it.
+    """Return the object that a call calls, such as a class or function; None if it is unknown.
+
+    If the call names a variable of the surrounding function, return the chat model class that is assigned to the variable.
 
     Args:
         call: The call.

@@ -244,8 +244,8 @@ def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
 def within_reach(template: Template, n_models: int) -> Template:
     """Return the template, simplified if ``n_models`` models at each stage would give too many sequences of models.
 
-    It is simplified by setting ``memory=1`` in each loop that states no limit: histories with the same last choice are then
-    merged.
+    It is simplified by setting ``memory=1`` in each loop that sets neither ``memory`` nor ``order``. In such a loop, sequences
+    of models that end with the same model then count as one.
     """
     models = tuple(str(number) for number in range(n_models))
     bound = replace(template, steps=mapped(template.steps, lambda stage: replace(stage, models=models, default=None)))

@@ -46,7 +46,7 @@ class Target:
         module: The imported module that contains the object ``value``.
         attribute: The object's name in the module.
         root: The folder from which the module is imported.
-        value: The graph, or the function that makes it or runs without one.
+        value: The graph, a function that makes the graph, or a function of an application without a graph.
         kind: How to get the graph from ``value``, such as ``"maker"`` for a function that returns it; see :data:`Kind`.
         rest: Code that follows the object's name, such as ``.graph`` if the object holds the graph in an attribute;
             otherwise empty.
@@ -341,7 +341,8 @@ def _only_graph(module: ModuleType) -> str:
 def _not_within(module: ModuleType, names: Sequence[str]) -> list[str]:
     """Return the names of those graphs of a module that are not part of another graph.
 
-    A graph is part of another if it is one of its nodes, or if a node's function calls it. ``names`` has all graphs.
+    Graph A is part of graph B if A is a node of B, or if the function of a node of B refers to A. ``names`` are the names of
+    all graphs of the module.
     """
     graphs = {name: attrgetter(name)(module) for name in names}
     inner: list[Any] = []

@@ -97,8 +97,8 @@ class CanaryEvent:
 
     Attributes:
         advice: "keep" if the plan is worse and the current setup serves all requests again, otherwise "switch".
-        quantity: the figure that decided: "accuracy", "failures", "late", "dollars" or "seconds"; "more accurate" or "as
-            accurate and cheaper".
+        quantity: for "keep", the figure by which the plan is worse: "accuracy", "failures", "late", "dollars" or "seconds". For
+            "switch", what the plan is: "more accurate" or "as accurate and cheaper".
         reason: the decision with both observed figures, as text.
     """
 

@@ -109,9 +109,9 @@ class OpenTelemetry:
     client metrics.
 
     Span names: ``invoke_workflow`` for a request, ``vinelm.decide STAGE`` (or ``vinelm.end``) for a decision, and the
-    client span ``chat MODEL_ID`` for an invocation. The request's span is the parent of the others and a child of the span
-    that is current when it begins; if another instrumentation makes spans of the nodes, the node spans are the parents. The
-    metrics are ``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration`` and
+    client span ``chat MODEL_ID`` for an invocation. The request's span is a child of the span that is current when the
+    request begins, and the parent of the other spans. If another instrumentation makes a span for each node, the node's span
+    is their parent instead. The metrics are ``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration`` and
     ``gen_ai.client.operation.time_to_first_chunk``, with one value per call. It uses OpenTelemetry's API only. Without an
     SDK nothing is recorded, at almost no cost.
 

@@ -24,8 +24,8 @@ class Position:
     Attributes:
         arms: the stages that may come next, in the order of the template, each with the index of the position after it.
         may_end: whether the template lets the workflow end here.
-        is_joint: whether the next stage runs at the same time as the stage before it (in one superstep), whose result is
-            not known yet.
+        is_joint: whether the next stage runs at the same time as the previous stage, in one superstep. The previous stage's
+            result is then not known yet.
     """
 
     arms: Mapping[str, int]
@@ -58,7 +58,7 @@ class Flow:
 
     Args:
         steps: the template's steps.
-        prunes: whether to leave out stages that give no answer and after which no stage that gives an answer can follow.
+        prunes: whether to leave out each stage that gives no answer, if no stage after it can give one either.
 
     Raises:
         TemplateError: the template has too many positions, or allows requests of more than :data:`MOST_INVOCATIONS`.
@@ -137,7 +137,7 @@ class Flow:
 
     @cached_property
     def last_stages(self) -> frozenset[str]:
-        """The stages that may be the last of a request, because no stage follows at some position after them."""
+        """The stages after which, in at least one allowed sequence of stages, no other stage may come."""
         return frozenset(name for name, number in self.visits if not self.positions[number].arms)
 
     def ahead_of(self, number: int, stage: str) -> tuple[str, ...] | None:

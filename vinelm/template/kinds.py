@@ -28,7 +28,7 @@ def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = No
 
     Args:
         labels: The type of each profiled request.
-        answers: For each type, the number of recorded results of its requests' first calls, divided by the number of models.
+        answers: For each type, how many of its requests have a recorded result for their first call, averaged over the models.
             None assumes that there are enough.
     """
     counts = Counter(labels)

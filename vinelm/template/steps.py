@@ -165,7 +165,7 @@ class Parallel:
     them answers.
 
     Args:
-        stages: At least two stages with different names, in the order of their models in a path.
+        stages: At least two stages with different names. A request's sequence of models has their models in this order.
     """
 
     stages: tuple[Stage, ...]

@@ -1,4 +1,7 @@
-"""The stop rules, which define when a request ends. Each rule is a class, whose methods return what depends on the rule."""
+"""The stop rules, which define when a request ends, as one class for each rule.
+
+The methods say, for example, whether a service can follow the rule, and whether a profile continues past the graph's end.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +55,10 @@ class WorkflowStop:
         return False
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return two flags: whether the probability that a right answer ends a request has to be estimated, and the same
-        for a wrong answer.
+        """Return a pair (for right answers, for wrong answers): whether the probability that such an answer ends a request
+        has to be estimated.
 
-        Both are True under this rule; under the oracle rule the probabilities are known.
+        Both are True under this rule. Under the oracle rule, a right answer always ends a request.
 
         Args:
             has_failures: Whether some recorded invocation failed, which ends a request, too.
@@ -100,11 +103,11 @@ class OracleStop(WorkflowStop):
         return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return (False, ``has_failures``): two flags, whether the probability that a right answer ends a request has to be
-        estimated, and the same for a wrong answer.
+        """Return (False, ``has_failures``), a pair (for right answers, for wrong answers): whether the probability that such
+        an answer ends a request has to be estimated.
 
-        A right answer always ends the request, so there is nothing to estimate. A wrong answer ends it only if its invocation
-        failed. How often this happens is estimated if some recorded invocation failed.
+        A right answer always ends the request, so there is nothing to estimate. A wrong answer ends the request only if the
+        invocation failed. How often this happens is estimated if some recorded invocation failed.
         """
         return False, has_failures
 

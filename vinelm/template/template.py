@@ -127,7 +127,7 @@ class Template:
 
     @property
     def rule(self) -> WorkflowStop:
-        """The object of the template's stop rule, whose methods return what depends on the rule."""
+        """The template's stop rule as an object. Its methods say, for example, whether a service can follow the rule."""
         return STOP_RULES[self.stop]
 
     @cached_property
@@ -307,7 +307,7 @@ class Template:
     def goes_on_past_ends(self) -> bool:
         """Whether a profile can continue requests that the workflow's own check has ended.
 
-        False if the application chooses the next stage: after the end no edge of the graph runs, so that it is unknown.
+        False if the application chooses the next stage: after the end, no edge of the graph runs that could choose one.
         """
         return self.base.form.goes_on_past_ends
 
@@ -448,10 +448,10 @@ class Template:
         return frozenset(found)
 
     def exits_by(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages after which a request can end: a conditional edge leaves the stage, or no stage follows it.
+        """Return the stages after which a request can end, given the stages ``names`` to which conditional edges lead back.
 
-        ``names`` are the stages to which conditional edges lead back; such an edge leaves each stage that comes directly before
-        one of them. The last stage counts, too, unless it is in a loop with one of the stages in ``names``.
+        A request can end after each stage that comes directly before one of ``names``, because a conditional edge leaves that
+        stage. The template's last stages are added, unless a linear template ends with a loop that contains one of ``names``.
         """
         return self.stages_before(names) | self.form.last_exits(names)
 
@@ -485,7 +485,8 @@ class Template:
     def with_optional(self, optional: Mapping[str, str | None]) -> Template:
         """Return a copy in which the stages that are keys of ``optional`` are optional (may be skipped).
 
-        The value is None or, for a stage that judges answers, the key of the state under which it stores its verdict.
+        The value for a stage that judges answers is the key of the state under which the stage stores its verdict. For other
+        stages it is None.
         """
         return self._mapped(lambda s: replace(s, optional=True, verdict=optional[s.name]) if s.name in optional else s)
 
@@ -554,12 +555,18 @@ class Branching:
 
     @property
     def goes_on_past_ends(self) -> bool:
-        """False, because no edge says which stage comes after the end; see :attr:`Template.goes_on_past_ends`."""
+        """Whether a profile can continue requests that the workflow's own check has ended: False.
+
+        In a template that branches, an edge of the graph chooses the next stage, but no edge runs after the end.
+        """
         return False
 
     @property
     def answers_first(self) -> bool:
-        """False, because answers after the end of a request are unknown, so that not all can be compared."""
+        """Whether a request's answers can be compared from its first call on: False.
+
+        In a template that branches, a profile cannot continue a request past its end, so later answers are unknown.
+        """
         return False
 
     def require_known_ends(self, error: VineLMError) -> None:
@@ -579,8 +586,8 @@ class Branching:
     def slots(self, depth: _Slots, slot: _Slots) -> _Slots:
         """Return ``slot``: in a template that branches, a fixed plan has one model (a slot) for each stage.
 
-        Both arguments, and the result, have an item for each group of edges. ``slot`` has the number of the group's stage,
-        ``depth`` the number of invocations before it.
+        Both arguments, and the result, are arrays with an item for each group of edges: all edges of the trie from one node to
+        one stage. ``slot`` has the stage's index in the application's template, ``depth`` the number of invocations before it.
         """
         return slot
 
@@ -644,7 +651,7 @@ class Chain(Branching):
 
     @property
     def goes_on_past_ends(self) -> bool:
-        """Whether the workflow's own check ends requests, which can then be continued past this end."""
+        """Whether a profile can continue requests that the workflow's own check has ended; False under the rule "oracle"."""
         return self._template.stop == "workflow"
 
     @property

@@ -24,10 +24,9 @@ AND NOT EXISTS (SELECT 1 FROM halves WHERE id = asked.id AND NOT is_request)
 
 
 class BatchPairs:
-    """Joins requests and responses that have the same ``custom_id``. It begins after all lines are read, since ids may
-    repeat between batches.
+    """Joins requests and responses that have the same ``custom_id``, after all lines have been read.
 
-    Until then, the lines are in a temporary file.
+    Until then, the lines are in a temporary file. Only all lines together show whether several batches use the same id.
 
     Attributes:
         kept: Number of requests and responses that were stored to be joined.

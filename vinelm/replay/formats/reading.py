@@ -172,7 +172,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], reading: TraceReading) -> Iterator[LoggedCall]:
-    """Yield the calls of a record, and count them in ``reading``, or note there why the record cannot be read.
+    """Yield the calls of a record, and count them in ``reading``. If the record cannot be read, ``reading`` gets the reason.
 
     Args:
         record: The record.

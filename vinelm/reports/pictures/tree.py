@@ -54,7 +54,7 @@ def _depth(nodes: Sequence[PlanNode]) -> int:
 class _Layout:
     """The base class of the tree's two layouts, which compute where the boxes of the steps are placed.
 
-    ``room`` is a width in pixels; its meaning depends on the subclass.
+    ``room`` is a width in pixels: in :class:`_Across` that of a column, in :class:`_Down` that of the picture.
     """
 
     def __init__(self, room: float) -> None:
