@@ -176,7 +176,8 @@ def record_for(signals: Signals) -> SignalRecord:
 def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
     """Recompute and store the signals, answers and answer classes of results if the workflow's declaration of them has changed.
 
-    Also recompute them if ``has_restored``: retired results, computed with an older declaration, are used again.
+    Also recompute them if ``has_restored``, that is, if retired (unused) results are used again. Such results may have values
+    from an older declaration.
     """
     store, signals, shown = rows.store, rows.units.signals, ShownRows(rows.store)
     before = shown.record
@@ -194,7 +195,9 @@ def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
 
 
 def _classify(store: ObservationStore, signals: Signals, record: SignalRecord, on_note: Note | None = None) -> None:
-    """Compute the answer classes (sets of equal answers to a request) of all results, and store them with their declaration.
+    """Compute the answer classes (sets of equal answers to a request) of all results, and store them.
+
+    ``record`` describes the workflow's declaration of answers, and is stored with the classes.
 
     Raises:
         WorkflowError: ``agree`` raised, or is not symmetric.

@@ -560,11 +560,10 @@ def _scored(units: Units, request: Request, row: Observation, state: bytes | Non
 
 
 def _referred(workflow: Workflow, rows: Sequence[Observation]) -> Iterator[CheckItem]:
-    """Yield a passed check that says how many requests have no label, if the scorer compares these requests' answers with
-    today's.
+    """Yield a check, always passed, that says how many requests have no label.
 
-    Today's answer is that of the current setup. The text also quotes the last answer of the scripted run, as it was read from
-    the state. For any other scorer nothing is yielded.
+    It also quotes the last answer of the scripted run, as it was read from the state. Nothing is yielded unless the scorer
+    compares the answers to such requests with those of the current setup.
     """
     score = workflow.score
     if not isinstance(score, AsToday):

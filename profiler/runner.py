@@ -181,9 +181,10 @@ def _gate(
 
 
 def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any], gate: BatchGate | None) -> RunState:
-    """Open the ledger, let the judge score the results that lack its score, record the settings, and return the run's state.
+    """Prepare the store for the run, and return the run's state.
 
-    ``noted`` has the run's settings, as plain JSON.
+    Opens the ledger, retires (no longer uses) the results of broken stages, lets the workflow's judge score the results that it
+    has not scored, and records the run's settings. ``noted`` has these settings, as plain JSON.
     """
     store, units, settings = rows.store, rows.units, rows.settings
     ledger = Ledger(store, settings.limits, batches=None if gate is None else BatchRecords(store))
@@ -234,10 +235,11 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
 
 
 def _require_reference(workflow: Workflow, template: Template) -> None:
-    """Raise :class:`WorkflowError` if answers without a label must be compared with the current setup's, but cannot be.
+    """Raise :class:`WorkflowError` if answers must be compared with those of the current setup, but cannot be.
 
-    Comparing is impossible under the oracle stop rule (a right answer ends a request), or if the current setup is unknown. Also
-    raise it unless exactly one of ``as_today`` and the workflow's ``answer`` declares how an answer is read.
+    They must be compared if the scorer is :class:`AsToday` and some request has no label. Comparing is impossible under the
+    oracle stop rule (a right answer ends a request), or if the current setup is unknown. It is also impossible unless exactly
+    one of ``as_today`` and the workflow's ``answer`` declares how an answer is read.
     """
     reference = workflow.score
     if not isinstance(reference, AsToday) or all(reference.is_labelled(request) for request in workflow.requests):

@@ -49,7 +49,7 @@ def in_words(number: int) -> str:
 def is_plausible(words: str, digits: str) -> bool:
     """Return whether ``digits`` could be the amount that ``words`` gives.
 
-    ``digits`` must be as many digits as the amount has, and end in 0 if the amount does. This is the application's own check,
+    ``digits`` must have as many digits as the amount, and end in 0 if the amount does. This is the application's own check,
     which finds only some of the wrong answers.
     """
     ends_in_zero = words.endswith(("ty", "hundred", "ten"))

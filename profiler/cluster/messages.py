@@ -66,7 +66,7 @@ class NodeProblem:
 
 @dataclass(frozen=True, slots=True)
 class RequestJob:
-    """A job that serves a whole request. Money is reserved when its host asks for it.
+    """A job that serves a whole request. Money is reserved only when the job's host asks for money.
 
     Attributes:
         request_id: the id of the request; the host itself reads the request's data.

@@ -141,7 +141,7 @@ class RayHosts:
             self._is_closed.wait(_LOOK_S)
 
     def _serve(self, place: str, name: str) -> None:
-        """Start a host on a node, and forward its messages until it is lost.
+        """Start a host on a node, and forward the host's messages until the host is lost.
 
         ``place`` is Ray's id of the node, ``name`` the name of the node in messages to the user.
         """
@@ -249,6 +249,6 @@ def refusal_of(error: BaseException, version: str) -> NodeProblem | None:
 
 
 def _line(error: BaseException) -> str:
-    """Return the last non-empty line of a Ray error's text, because the text may be a remote traceback."""
+    """Return the last non-empty line of a Ray error's text. If the text is a remote traceback, this line names the error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__)[:300]

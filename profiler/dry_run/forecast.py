@@ -175,8 +175,8 @@ class Needs:
         calls: the number of model calls needed.
         requests: the number of requests that would get new results.
         rows: the number of new results.
-        race_usd: cost in dollars of the comparison at the start: whole runs of all single models and of the current setup. None
-            if the sampler does not begin with it.
+        race_usd: cost in dollars of the comparison with which the sampler begins: whole runs of all single models and of the
+            current setup. None if the sampler begins without a comparison.
         left_usd: dollars left of the budget; None without a budget.
         left_calls: calls left of the budget; None without a budget.
         left_requests: the number of requests to sample from.

@@ -56,7 +56,7 @@ class Proposals:
 class SimulatedRun:
     """A run simulated with an outcome model, to its end, or until its length can be extrapolated from the simulated part.
 
-    The attribute ``scale`` is the size of the whole run, for example its dollars, as a multiple of that of the simulated part.
+    The attribute ``scale`` is the factor by which the whole run is larger than its simulated part, for example in dollars.
 
     Args:
         model: draws the outcomes.
@@ -187,7 +187,7 @@ class SimulatedRun:
             self._extrapolate(self._coverage.fraction)
 
     def _extrapolate(self, fraction: float) -> None:
-        """Set ``scale``, the estimated size of the whole run as a multiple of the simulated part, and ``stopped_by``.
+        """Set ``stopped_by``, and ``scale``, the estimated factor by which the whole run is larger than its simulated part.
 
         ``fraction`` is the coverage of the simulated part.
         """

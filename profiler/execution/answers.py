@@ -1,4 +1,4 @@
-"""Finds the part of a final state that contains the label, in case the workflow reads its answer from a wrong part."""
+"""Finds where a final state has the right answer (the label), to help if the workflow reads answers from a wrong place."""
 
 from __future__ import annotations
 

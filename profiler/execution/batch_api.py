@@ -133,8 +133,8 @@ class BatchApiWorker:
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """Run one job to its end and return its outcome. ``top_up`` raises the job's reservation.
 
-        An earlier process may have bought model calls for the same job. Those that the job did not make again are booked at
-        their maximum cost.
+        An earlier process may have bought model calls for the same job. If the job does not repeat such a call, the call is
+        booked at its maximum cost.
 
         Raises:
             VineLMError: the run has stopped waiting for its batches.

@@ -141,8 +141,8 @@ class UnitOutcome:
             since it includes the judge's cost.
         judgement: the judge's verdict on the answer; None without a judge.
         shapes: hashes of the prompts of the result's calls, packed (:mod:`vinelm.prompts.stored`); empty if unknown.
-        shown: if the job scores a stored state, a line for a person. It has the request's labels, and the key of the final
-            state that has the first label. Otherwise empty. Never stored.
+        shown: if the job scores a stored state, a line for a person; otherwise empty. The line has the request's labels, and
+            says where the final state has the value of the first label. Never stored.
     """
 
     observation: Observation | None
@@ -201,7 +201,7 @@ def run_job(worker: Worker, job: Job, top_up: TopUp) -> UnitFinished:
 
 
 class LoadedWorkflow(Protocol):
-    """What the function that a :class:`WorkflowSource` names returns: the workflow, its models and their backends."""
+    """The workflow, its models and their backends, as returned by the function that a :class:`WorkflowSource` names."""
 
     @property
     def workflow(self) -> Workflow:
@@ -251,7 +251,7 @@ class UnitSetup:
         fingerprint: the digests of the workflow's parts in the run's process; the new process must have the same.
         timeout_s: seconds that one job may run.
         memory_mb: MiB that one job may use beyond its imports; 0 for no limit.
-        is_virtual_time: whether latencies are simulated, so that a killed job has none.
+        is_virtual_time: whether latencies are simulated; the latency of a killed job is then 0.
     """
 
     source: WorkflowSource

@@ -123,7 +123,9 @@ class Judging:
 
 
 def judge_catalog(judge: LLMJudge, catalog: Catalog) -> Catalog:
-    """Return a catalog with only the judge's model: a given ``Model``, a catalog entry, or a ``provider:model`` of known price.
+    """Return a catalog that has only the judge's model.
+
+    The workflow names this model as a ``Model``, by the name of a catalog entry, or as ``provider:model`` with a known price.
 
     Raises:
         ConfigError: there is no such entry, and the name is not a ``provider:model`` with a known price.

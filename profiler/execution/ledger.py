@@ -31,7 +31,7 @@ class PriceBound:
     """The maximum cost expected of a job, in dollars, learned from earlier results of the same stage and model.
 
     The completion has at most the model's ``max_tokens``. The prompt is not known before the stage writes it. So the bound
-    assumes the longest prompt observed at that stage times a margin (2,048 tokens before the first). The number of model calls
+    assumes the longest prompt observed at that stage times a margin; before any result, 2,048 tokens. The number of model calls
     is the maximum observed in one invocation of the stage. The bound is at least the cost of the model's most expensive
     invocation. If the backend can price a call from its real prompt, the reservation is raised before the call
     (:class:`~vinelm.profiler.execution.job.UnitBudget`). Otherwise an unusually long prompt can exceed the bound, and that call

@@ -54,9 +54,9 @@ class UnitRunner:
     """Runs jobs of one workflow in this process. The graph is built once; each job has a separate LangGraph thread.
 
     Under the oracle stop rule only a right answer ends a request. So a request continues after a wrong answer that passed the
-    workflow's own check. Under the workflow's stop rule, a passed answer ends the request. A job that continues such a request
-    nevertheless resumes from the state in which the workflow stopped. Calls the models, which spends money. May be shared by
-    threads as far as the workflow's own code allows.
+    workflow's own check. Under the workflow's stop rule, a passed answer ends the request. If a job continues a request after a
+    passed answer, it resumes from the state in which the workflow stopped. Calls the models, which spends money. May be shared
+    by threads as far as the workflow's own code allows.
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
@@ -214,11 +214,11 @@ class UnitRunner:
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
-        """Return the name of the node that follows the loop, as a tuple of one, if the state before this node must be stored.
+        """Return (the node that follows the loop,) if the state before this node must be stored; otherwise an empty tuple.
 
-        Otherwise return an empty tuple. From the stored state, a request can continue although its answer passed the workflow's
-        check. It need not be stored if
-        requests end after such an answer, if the node is unknown, or if the template has no later stage.
+        From this state, a request can continue although its answer passed the workflow's check. The state need not be stored if
+        requests always end after such an answer, or if the workflow declares no signals. Nor is it needed if the node is
+        unknown, or if the template has no later stage.
         """
         if not self.can_go_on or not self.signals:
             return ()
@@ -352,14 +352,14 @@ class UnitRunner:
 
 
 def _first_boundaries(template: Template, opening: Collection[str], boundaries: Sequence[str]) -> list[str]:
-    """Return the stages before which the first invocation of a request pauses.
+    """Return the stages before which the graph pauses while it runs a request's first invocation.
 
     The first stage is left out if nothing precedes it and it runs only once: pausing there would only add overhead.
 
     Args:
         template: the workflow's template.
-        opening: the nodes that the start has an edge to.
-        boundaries: the stages before which all later invocations pause.
+        opening: the nodes to which an edge leads from the graph's start.
+        boundaries: the stages before which the graph pauses in all later invocations.
     """
     first, *others = (stage.name for stage in template.first_stages)
     is_again = any(first in level for level in template.flow.stages_at[1:])

@@ -106,7 +106,7 @@ class UnitAdapter(VineInterface):
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
         """Return a conditional edge; see :meth:`VineInterface.route`.
 
-        Without ``to``, ``times`` is ignored: in a profile only the template limits how often a loop repeats.
+        If ``to`` is not given, the limit ``times`` is ignored: in a profile only the template limits how often a loop repeats.
         """
         if settings.get("to") is None:
             settings.pop("times", None)

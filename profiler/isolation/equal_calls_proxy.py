@@ -67,9 +67,9 @@ class ProxiedEqualCalls(EqualCalls):
         self._led: dict[str, socket.socket] = {}
 
     def is_recorded(self, digest: str) -> bool:
-        """Ask the parent whether the call with this digest has a recorded answer, and return its reply.
+        """Ask the parent whether the call with this digest has a recorded answer, and return the reply.
 
-        The parent counts the calls that have a recorded answer.
+        The parent also counts for how many calls its reply is True.
         """
         with requested(self._theirs, {"digest": digest}) as channel:
             answer = receive(channel)

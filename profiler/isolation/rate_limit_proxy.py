@@ -2,7 +2,7 @@
 
 Each attempt is a request to the parent (:mod:`vinelm.profiler.isolation.child_requests`) with job, model and tokens. When the
 attempt is admitted, the parent answers with one byte: the index of the replica that serves it (0 without replicas). At its end,
-the child sends the tokens used. If a child dies, the kernel closes the child's socket, which frees its slot.
+the child sends the tokens used. If a child dies, the kernel closes the child's socket, which frees the attempt's slot.
 
 For a model with cache points, the request also contains the prompt's hashes, and the answer has a further byte for each cache
 point. The child sends :data:`_BEGUN` when the model begins to answer.

@@ -63,8 +63,8 @@ class DecidingSampler:
         request_ids: The requests to sample from.
         seed: The seed for the order of the requests and of the priced sampler's paths.
         limits: The limits of the profile, which determine the budget of the comparison.
-        continued_share: The part, in [0, 1), of the money for the priced sampler's paths that is spent on continued requests.
-            There the workflow's own check has passed an answer, but the request continues.
+        continued_share: The part, in [0, 1), of the money for the priced sampler's paths that is spent on paths which continue
+            after an answer that the workflow's own check passed.
         candidates: Returns the plans for which whole runs are bought, given the results so far; None for no plans.
         kinds: The type of each request; see :class:`PricedSampler`.
         few_rounds: Plan fewer and larger rounds, because a round takes hours (as with batches).

@@ -57,9 +57,9 @@ class PricedSampler:
     price, scaled as in the results of other models. Round 0 has two paths per model, and each later round has as many paths as
     there are results. So a run may end at any budget.
 
-    The ``probability`` of a path is the product of the probabilities of its draws, given all earlier draws, from its first call
-    without a result. The request is determined by the order. The probability is None if stages with different models are
-    possible.
+    The ``probability`` of a path is the product of the probabilities with which its models were drawn, given all earlier draws.
+    It begins with the path's first call without a result. The request is given by the order, so it has no probability. The
+    probability is None if stages with different models are possible.
 
     Args:
         template: A template bound to the catalog's models.

@@ -178,10 +178,10 @@ class ModelRace:
         return max(usd, min(least, SHARE * without.usd(prices, prices.everything(self.choices, len(self.order)), rows)))
 
     def _kept_for_today(self, known: Rows, prices: Prices) -> float:
-        """Return the expected cost in dollars of the current setup's missing runs, which other models must not spend.
+        """Return the expected cost in dollars of the current setup's runs that are still missing.
 
-        Otherwise a coverage limit might end the profile before these runs. The result is 0 if the current setup is unknown, if
-        there is no coverage limit, or if there is a budget in dollars.
+        Other models must leave this amount, or else a coverage limit might end the profile before these runs. The result is 0
+        if the current setup is unknown, if there is no coverage limit, or if there is a budget in dollars.
         """
         if self.template.today is None or self.limits.coverage is None or self.limits.budget_usd is not None:
             return 0.0

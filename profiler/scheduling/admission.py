@@ -179,9 +179,9 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Count the results of a path that are stored but not yet committed (counted in order), with their outcomes and costs.
+        """Add the path's stored but uncommitted results to the calls that may still end the run, with their real costs.
 
-        They are calls that may end the run, because a run's limits are checked only when a result is committed.
+        A result is committed when it is counted, in the order of the paths. The run's limits are checked only then.
         """
         for length in range(path.committed + 1, path.resolve(self._cells.rows, self._rule) + 1):
             cell = path.cell(length)
@@ -203,9 +203,10 @@ class _Scan:
                 return
 
     def _pass_remaining(self, path: ActivePath, first: int) -> None:
-        """Count the calls of a path that have no result, from call number ``first`` on, at their maximum cost.
+        """Add the path's calls without a result, from call number ``first`` on, to the calls that may still end the run.
 
-        They count towards the cost of earlier calls, and among the calls that may end the run.
+        Each is added at its maximum cost. As far as this cost is not reserved yet, it also counts as money that must be left
+        for these calls before a later job may start.
         """
         is_continued = path.goes_on and self._cells.is_continued(path.cell(first))
         if self._coverage_bound is not None:
@@ -278,8 +279,9 @@ class CoverageUpperBound:
         coverage: the coverage of the executed calls.
 
     Attributes:
-        may_go_on: whether some of these calls may follow an answer that the workflow's own check passes. Such calls do not
-            belong in the total by which the coverage is divided. So if True, the costs of all these calls are left out of it.
+        may_go_on: whether some of these calls may follow an answer that the workflow's own check passes. The costs of such
+            calls do not count in the denominator of the coverage. As it is unknown which calls these are, the denominator then
+            leaves out the costs of all of these calls.
     """
 
     def __init__(self, coverage: Coverage) -> None:

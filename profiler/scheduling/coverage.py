@@ -231,10 +231,11 @@ class CellCounts:
         return np.asarray(total + unknown * (shares * below[..., first]).sum(axis=-1))
 
     def leaves(self) -> FloatArray:
-        """Return, for a call of each kind, the expected number of the template's paths that contain it; shape (depth, slots).
+        """Return, for each kind of call, how often a call would be executed if a request ran on every path from its start.
 
-        This is how often the call would be executed if every path were run from its start. A request that ends early counts for
-        each path that it would have had. If stages share a depth, that path is unknown, so the request counts once.
+        It is the expected number of the template's paths that contain the call; shape (depth, slots). If the request ends at
+        the call, the paths with which it could have continued still count. If stages share a depth, these paths are unknown;
+        then a request that ends counts as one path.
         """
         kinds, rates = self.kinds, self.rates()
         found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))

@@ -151,7 +151,10 @@ class PendingRows:
                 yield self._rows.job(cell, state, stopped if row.is_continued else None, judged={})
 
     def _holds(self, found: Judgement, row: Observation, request: Request) -> bool:
-        """Return whether a judgement is valid: the result has its verdict as success, and judge and label are unchanged."""
+        """Return whether a stored judgement of a result is still valid.
+
+        It is valid if its verdict is the result's success, and neither the judge nor the label has changed since.
+        """
         is_verdict = found.correct is not None and found.correct is row.success and found.judge == self._judging.digest
         return is_verdict and found.label == self._judging.label_digest(request)
 

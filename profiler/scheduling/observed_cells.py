@@ -242,7 +242,7 @@ class AnswersOfToday:
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether the check could not fail yet, even if the next ``more`` answers were wrong, too.
+        """Return whether there would be too few wrong answers to fail the check, even if the next ``more`` answers were wrong.
 
         Also True if the check is disabled.
         """

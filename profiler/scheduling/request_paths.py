@@ -31,7 +31,7 @@ Visit = tuple[str, str]
 class ActivePath:
     """A request path in progress. Each call's result determines the next stage, and so the next model.
 
-    The resolved path depends only on the results of its calls, not on timing. If the template does not branch, the whole path
+    The path's models depend only on the results of its calls, not on timing. If the template does not branch, the whole path
     is known from the beginning. If the first stage is unknown before it runs, all possible first stages have the same model.
 
     Args:

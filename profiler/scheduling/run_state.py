@@ -128,9 +128,10 @@ class RunState:
         self.store.abandon_open()
 
     def conclude(self) -> None:
-        """Record in the store that the run has ended, so that it is not resumed, unless it was interrupted.
+        """Record in the store that the run has ended, so that it is not resumed.
 
-        If it was interrupted, read and commit all results that it has written.
+        This is not recorded if some results are not counted yet, because an earlier result is missing. Nor is it recorded if
+        the run was interrupted; instead, all results that the run has written are then read and committed.
         """
         if self.stopped_by == "interrupted":  # it may have happened between a row and its commit: read the store again
             self.cells = self._read_cells()
@@ -268,9 +269,9 @@ class RunState:
         )  # fmt: skip
 
     def _note_verdict(self, request_id: str, judgement: Judgement | None) -> None:
-        """Remember a judge's verdict, so that an equal later answer to the request needs no further call of the judge.
+        """Remember a judge's verdict, so that the judge is not called again for an equal later answer to the request.
 
-        If the budget did not allow the judge's call, stop the run; the next run lets the judge score such results first.
+        If the budget did not allow the judge's call, stop the run; the next run begins by judging the results without a score.
         """
         if judgement is None or self._verdicts is None:
             return

@@ -308,7 +308,7 @@ class AnnotatedTrie:
         return np.array(own)[np.array(self.outcomes.stages)[stage]], max(own) + 1
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie for requests among which the types have other shares than in the profile.
+        """Return the trie for a mix of request types that differs from the mix in the profile.
 
         Only a trie of signals is changed. There, the estimates from resampled requests are multiplied by a factor for each
         node. This class, a trie of paths, has no such estimates and returns itself.
@@ -343,7 +343,7 @@ class AnnotatedTrie:
 
     @cached_property
     def path_cost_usd(self) -> FloatArray:
-        """For each node, the expected dollars of running its path, less what requests save that stop early.
+        """For each node, the expected dollars of running its path, given that some requests stop early and cost less.
 
         It is the sum of ``reach * cost_usd`` along the path.
         """
@@ -372,7 +372,7 @@ class AnnotatedTrie:
 
     @cached_property
     def most_usd(self) -> FloatArray:
-        """An upper limit of the cost of each node's invocation, in dollars; few invocations cost more.
+        """For each node, a high estimate of the cost of its invocation, in dollars: few invocations cost more.
 
         It is the 95 % quantile of the cost, including the error of the estimated mean, but at least that mean.
         """
@@ -385,8 +385,8 @@ class AnnotatedTrie:
 
     @cached_property
     def path_most_usd(self) -> FloatArray:
-        """For each node, the sum of :attr:`most_usd` over its path. It is an upper limit even if all calls of a request are
-        expensive.
+        """For each node, the sum of :attr:`most_usd` over its path, which is high enough even if all calls of a
+        request are expensive.
         """
         return _read_only(self.trie.accumulate(self.most_usd))
 
@@ -510,7 +510,7 @@ class SignalTrie(AnnotatedTrie):
         return found, 1 + int(found.max(initial=0))
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie for requests among which the types have other shares than in the profile.
+        """Return the trie for a mix of request types that differs from the mix in the profile.
 
         The estimates from resampled requests (``spread`` and ``cost_spread`` of the outcomes) are multiplied by each node's
         factor in ``change``.

@@ -285,26 +285,26 @@ class DecisionGraph:
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return, for each position, how much its standard error counts in the standard error of a plan's accuracy.
+        """Return, for each position, the weight of its standard error in the standard error of a plan's accuracy.
 
-        It counts with ``reach``, the probability that the plan reaches the position. :class:`TreeGraph` uses other weights: 1
+        The weight is ``reach``, the probability that the plan reaches the position. :class:`TreeGraph` uses other weights: 1
         where the plan ends (``is_end``), and 0 elsewhere.
         """
         return reach
 
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
-        """Return the distinct pairs (plan, position) among several histories, and the index of each history's pair.
+        """Group histories that have the same plan and position.
 
-        A history is a sequence of stages and models that a request may have behind it. Several histories may share a pair.
+        A history is a sequence of stages and models that a request may have run so far.
 
         Args:
-            plan: The index of the plan, for each history.
-            at: The position of each history.
+            plan: The index of each history's plan, shape (histories,).
+            at: Each history's position, shape (histories,).
 
         Returns:
-            The different pairs in ascending order, each encoded as ``plan * number of positions + position``; and for each
-                history the index of its pair. None without histories. Always None in a tree, where no two histories share a
-                position.
+            Two arrays; None if there are no histories. Always None in a tree, where no two histories share a position. The
+                first array has the different pairs (plan, position) in ascending order, each as the number ``plan * number of
+                positions + position``. The second has the index of each history's pair in the first array.
         """
         if not len(plan):
             return None
@@ -379,9 +379,10 @@ class DecisionGraph:
             low, high = self._led_to(low, edges)
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
-        """Return a range (first, one past the last) of positions on the next level that contains the targets of all ``edges``.
+        """Return a range of positions on the next level that contains the targets of all ``edges``, and possibly others.
 
-        ``edges`` is a range of edge indices, too; ``position`` is any position on the level that these edges leave.
+        Both the result and ``edges``, a range of edge indices, are pairs (first, one past the last). ``position`` is any
+        position on the level that these edges leave.
         """
         level = self.level_of(position) + 1
         return self.levels[level], self.levels[level + 1]
@@ -404,9 +405,9 @@ class TreeGraph(DecisionGraph):
     is_tree = True
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return, for each position, how much its standard error counts in the standard error of a plan's accuracy.
+        """Return, for each position, the weight of its standard error in the standard error of a plan's accuracy.
 
-        It is 1 where the plan ends and 0 elsewhere: in a tree, the error at an end is that of its whole path.
+        The weight is 1 where the plan ends and 0 elsewhere: in a tree, the error at an end is that of its whole path.
         """
         return np.where(is_end, 1.0, 0.0)
 

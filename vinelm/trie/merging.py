@@ -74,7 +74,7 @@ class SharedNodes:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """For each edge, where arrays such as ``arm`` have its branch's value: in a merged trie, at the edge's own index."""
+        """For each edge, the index of its branch's value in arrays such as ``arm``: in a merged trie, the edge's own index."""
         return np.arange(self.n_edges)
 
     @property
@@ -231,7 +231,8 @@ class _Level:
 
     Attributes:
         position: The index of the position in the template's automaton.
-        past: A number for everything remembered before the present loop; equal for nodes that remember the same.
+        past: A number for all remembered choices except those in ``window``. Nodes for which these choices are the same have
+            the same number.
         loop: The index of the merging loop that the node is in, or -1.
         window: The choices remembered in this loop, shape (nodes, width); see :class:`_Segments`.
         last: The last choice, as a number; -1 at the root.
@@ -294,8 +295,8 @@ def _followers(template: Template, segments: _Segments, level: _Level, n_models:
         n_models: The number of the template's models.
 
     Returns:
-        The index in ``level`` of each edge's source, and the nodes to which the edges lead, one for each edge: equal ones
-            are not merged yet.
+        The index in ``level`` of each edge's source, and the node to which each edge leads. If several edges lead to the same
+            node, the node occurs several times, because equal nodes are not merged yet.
     """
     stage_index = {stage.name: i for i, stage in enumerate(template.stages)}
     model_index = {name: i for i, name in enumerate(template.models)}

@@ -38,7 +38,7 @@ class Seen(NamedTuple):
 class Outcomes:
     """The outcomes of calls at each node of a trie of signals.
 
-    The trie branches: the name of a branch is the next stage with the outcome before it, as in ``repair [failed, answer 1]``.
+    The name of a branch has the next stage and, in brackets, the outcome before it, such as ``repair [failed, answer 1]``.
     Answers are numbered from 1 in these names. ``arm_success`` is the probability that the outcome occurs and the best answer
     so far is right.
 
@@ -150,8 +150,8 @@ class Outcomes:
     def returning_last(self) -> Self:
         """Return these outcomes for graphs that can only return the last answer.
 
-        ``spread`` is known only for the best answer so far. For the last answer it is assumed to be proportional, by the ratio
-        of both answers' probabilities of being right.
+        The estimates in ``spread`` are known only for the best answer so far. For the last answer, they are multiplied by
+        ``right_last / right``, the ratio of the probabilities that the last and the best answer are right.
         """
         share = np.divide(self.right_last, self.right, out=np.zeros(len(self.right)), where=self.right > 0.0)
         return replace(self, returns_earlier=False, spread=self.spread * share[:, None].astype(np.float32))
@@ -173,7 +173,7 @@ class Outcomes:
 def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np.int64]:
     """Return, for each edge of a trie of signals, the index of the corresponding edge in the trie of paths.
 
-    Both edges end the same sequence of stages and models. The branches of a trie of signals also tell outcomes apart, so
+    The paths up to both edges have the same stages and models. The branches of a trie of signals also tell outcomes apart, so
     several of its edges may correspond to one edge.
 
     Args:

@@ -195,7 +195,7 @@ class Trie:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """For each edge, where arrays such as ``arm`` have its branch's value: in a tree, at the index of the edge's target."""
+        """For each edge, the index of its branch's value in arrays such as ``arm``: in a tree, the edge's target."""
         return self.target
 
     @property

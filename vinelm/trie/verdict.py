@@ -69,8 +69,8 @@ class ComparedPlan:
     Attributes:
         policy: What the plan depends on: the stages and models so far (``"paths"``), also what answers show without labels
             (``"signals"``), or nothing (``"fixed"``).
-        words: The plan in words. Shown is the plan that all results give for the same budget; parts of the results may give
-            others.
+        words: The plan in words. This is the plan that results from all requests for the same budget. The comparison tests
+            plans that result from some of the requests, which may differ from it.
         models: The models that the plan may run.
         cost_usd: Expected cost in dollars per request, according to the requests that were used for choosing the plan.
         cap_usd: The limit on the mean cost, in dollars per request, for which planning over all results gives this plan;
@@ -95,7 +95,8 @@ class ComparedPlan:
         is_same: Whether the plan is the baseline itself.
         is_identified: Whether the plan's effect can be computed from the results alone; otherwise the numbers come from a
             statistical model and prove nothing.
-        code: The models of a fixed plan that ends when the application ends, as pairs (stage or invocation, model).
+        code: The models of a fixed plan, as pairs (stage or invocation, model). Empty for other plans, and if the plan ends
+            requests that the application would continue.
     """
 
     policy: str
@@ -134,7 +135,7 @@ class ComparedPlan:
     def lowered(self, loss: float) -> Self:
         """Return a copy of the plan in which both lower ends of the gain are reduced by ``loss``.
 
-        ``loss`` is the accuracy, a fraction, that may be lost on answers that count as equal to today's.
+        ``loss`` is the accuracy, a fraction, that may be lost on answers that count as equal to those of the current setup.
         """
         return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss, hidden=loss)
 
@@ -286,7 +287,7 @@ class Verdict:
     def at(self, max_loss: float) -> Self:
         """Return the verdict for another allowed loss of accuracy (``max_loss``), from the same intervals.
 
-        What further labels could prove is not known for it, since finding that out needs the store's results.
+        For another loss, the result does not say what further labels could prove, because only the store's results show that.
         """
         by_today = self.by_today
         if by_today is not None and max_loss != self.max_loss:
@@ -301,8 +302,8 @@ class Verdict:
     def rungs(self) -> list[ComparedPlan]:
         """The plans that the verdict's rule tests in turn, the most expensive first.
 
-        These are the plans that are predicted to save enough. Plans with few results are left out, because their failure would
-        end the tests before plans with many results. Which plans are in the list does not depend on the answers of the test
+        These are the plans that are predicted to save enough. The first plan that fails ends the tests, so plans with few
+        results, which would often fail, are left out. Which plans are in the list does not depend on the answers of the test
         requests.
         """
         found = [
@@ -374,11 +375,12 @@ class Verdict:
         return times > MOST_TIMES, plan.saved_usd <= 0.0, times, -plan.gain_low
 
     def _shared(self, failed: ComparedPlan | None) -> tuple[ComparedPlan | None, float]:
-        """Return (plan, share of the requests that it should serve) with the largest saving for which the loss is allowed.
+        """Return (plan, share): the plan that saves most if it serves only a share of the requests, and this share.
 
-        ``failed`` is the first plan that failed its test; without one, the result is (None, 0). The share of ``failed`` is
-        computed from its own interval, which keeps the error of all tests together at 5 %. The share of any other plan is
-        computed from the wider interval that holds for all plans together at 99 %. This adds an error of at most 1 %.
+        The share is the largest one at which the loss is allowed. ``failed`` is the first plan that failed its test; without
+        one, the result is (None, 0). The share of ``failed`` is computed from its own interval, which keeps the error of all
+        tests together at 5 %. The share of any other plan is computed from a wider interval, which holds for all plans together
+        at 99 %. This adds an error of at most 1 %.
         """
         if failed is None:
             return None, 0.0
@@ -442,9 +444,9 @@ class Verdict:
     def served(self) -> ComparedPlan | None:
         """The figures for a service in which :attr:`plan` answers its share of the requests and the baseline the rest.
 
-        None without a plan. If the advice is to switch and the plan does not cost more, the tests have excluded a larger loss
-        than allowed; then the gain's interval does not go below this loss. The confidence is 95 % for all tests together, or 94
-        % if a plan serves a share after another plan failed.
+        None without a plan. If the share is 0, they are the figures of the plan alone. If the advice is to switch and the plan
+        does not cost more, the tests have excluded a loss above ``max_loss``. Then ``best_low`` is at least ``-max_loss``. The
+        confidence is 95 % for all tests together, or 94 % if a plan serves a share after another plan failed.
         """
         if self.plan is None:
             return None
@@ -526,9 +528,9 @@ class Verdict:
     def ends_buying(self) -> bool:
         """Whether a profile that recomputes the verdict repeatedly may stop now, although the budget is not used up.
 
-        True if the advice is to keep, or if people are asked next. If the advice is to switch, three conditions have to hold:
-        The plan serves all requests. It is still advised if plans that lack results get wider intervals (by :data:`EARLY`). No
-        plan that saves clearly more may still be proven.
+        True if the advice is to keep, or if the next step is to ask people. If the advice is to switch, three conditions have
+        to hold: The plan serves all requests. It is still advised if plans that lack results get wider intervals (by
+        :data:`EARLY`). And further results cannot prove another plan that saves clearly more.
         """
         if self.advice != "switch" or self.plan is None:
             return self.advice == "keep" or bool(self.waiting)  # people are asked next
@@ -557,9 +559,9 @@ class Verdict:
     def on(self, cost_usd: float, policy: str) -> Verdict | None:
         """Return the verdict on a plan that was not compared itself, such as the plan for another objective.
 
-        Its figures are interpolated between the two compared plans whose costs are next to its cost. Since it is not the best
-        of several plans, its own interval counts. It passes if, with 95 % confidence, it saves money and loses at most
-        ``max_loss``, or gains accuracy.
+        Its figures are interpolated between the two compared plans whose costs are next to its cost. It was not chosen as the
+        best of several plans, so the interval that holds for a single plan is used. The plan passes if, with 95 % confidence,
+        it saves money and loses at most ``max_loss``, or gains accuracy.
 
         Args:
             cost_usd: The plan's expected cost in dollars per request.
@@ -722,7 +724,7 @@ def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
 
 
 def short_words(words: str) -> str:
-    """Return a plan's words in which equal steps in a row are named once, with their number: ``repair a (2 times)``."""
+    """Return a plan's words, with equal steps in a row shortened to one step and their number: ``repair a (2 times)``."""
     found = [(step, len(list(times))) for step, times in groupby(words.split(", "))]
     return ", ".join(step if n == 1 else f"{step} ({n} times)" for step, n in found)
 
@@ -737,7 +739,7 @@ def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True)
     It is for readers who have not paid for any result yet. ``labelled`` says whether all of these requests have labels, and
     only changes the words. If no answer differs on n requests, a loss of 1 - 0.05^(1/n) remains possible. A plan that changes a
     quarter of the answers, equally for better and worse, has a standard error of 0.5 / sqrt(n). The interval for the best of a
-    few plans ends 2.2 standard errors away.
+    few plans ends 2.2 standard errors from the estimate.
     """
     if requests < 1:
         return f"No {'labelled ' if labelled else ''}request: nothing can be proven."
@@ -775,7 +777,7 @@ def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
 
 
 def nothing_differs(requests: int, level: float = 0.95) -> float:
-    """Return the smallest loss of accuracy (a fraction) that is ruled out if none of n ``requests`` has lost its answer.
+    """Return the smallest loss of accuracy (a fraction) that is ruled out if a plan is worse on none of n ``requests``.
 
     ``level`` is the confidence; at 95 % the result is about 3/n (the rule of three).
     """

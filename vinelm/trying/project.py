@@ -228,7 +228,7 @@ def asks_for_turns(file: Path) -> bool:
 
 
 def note_today(file: Path, today: Mapping[str, str], source: str) -> str:
-    """Write the current models, keyed by stage, into the workflow file; ``source`` says how they are known.
+    """Write the current models, keyed by stage, into the workflow file. ``source`` is a text that says how they are known.
 
     Returns:
         A line that says what was written.

@@ -145,7 +145,7 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
 
 
 def _stored(path: Path, annotated: AnnotatedTrie) -> tuple[str, dict[str, Array]]:
-    """Return the manifest as text, and the arrays by name, which the file at ``path`` gets."""
+    """Return the content of a trie's file: the manifest as text, and the arrays by name. ``path`` is used in error messages."""
     arrays = _arrays_of(annotated)
     plain: dict[str, Any] = {
         "format": FORMAT,
@@ -306,7 +306,7 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
 
 
 def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> SignalTrie:
-    """Return the trie of signals that a file contains, as it is for graphs that may return an earlier answer."""
+    """Return the trie of signals that a file contains. It is meant for graphs that can return an earlier answer."""
     about = manifest["signals"]
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
     labels = Outcomes.labels_from(about["labels"])

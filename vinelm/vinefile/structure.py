@@ -136,7 +136,7 @@ def _check_labels(trie: Trie, template: Template) -> None:
 
 
 def _check_flow(trie: Trie, template: Template) -> None:
-    """Raise :class:`TrieFileError` unless the template allows every path, by following its automaton."""
+    """Raise :class:`TrieFileError` unless every path of the trie runs its stages in an order that the template allows."""
     index = {name: i for i, name in enumerate(trie.stages)}
     after = np.full((len(template.flow.positions), len(trie.stages)), -1)
     for number, position in enumerate(template.flow.positions):

@@ -86,10 +86,10 @@ class Names:
 
     @cached_property
     def _postings(self) -> tuple[dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]], dict[str, float]]:
-        """Return the names that contain each trigram of characters, and the weight of each trigram.
+        """Return two mappings from trigrams (three characters in a row): to the names that contain them, and to their weights.
 
-        The first mapping gives two arrays for a trigram: the positions of the names, and the trigram's component in each name's
-        unit vector.
+        In the first mapping, a trigram has two arrays: the positions of the names that contain it, and its component in the
+        unit vector of each of these names. The rarer a trigram, the larger is its weight.
         """
         listed = [Counter(_trigrams(name)) for name in self._texts]
         held = Counter(trigram for counts in listed for trigram in counts)

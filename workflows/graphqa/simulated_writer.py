@@ -55,8 +55,8 @@ class ProgramWriter(Task):
     """Simulates the answers of every stage, for requests whose row has a ``program``.
 
     This object itself writes the snippets of the direct branch; :meth:`at` returns the writer of each stage. Nothing here was
-    measured on a real model. A correct plan names the edges of the program. Correct reasoning returns the last entry of the
-    notebook; executing the program decides whether that is the right answer.
+    measured on a real model. A correct plan names the types of edges that the program follows. A correct answer of the stage
+    ``reason`` refers to what the last snippet printed; so that snippet decides whether the request is answered right.
 
     Kinds of error in code: ``wrong_edge``, ``wrong_entity``, ``lost_hop``, ``syntax``, ``format`` (no snippet) and ``early``
     (returns the name of the entity).

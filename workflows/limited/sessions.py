@@ -1,8 +1,8 @@
 """Sessions with limited processes: each application starts one small process, which forks one process per session.
 
 A session is a socket to such a process, used for one question at a time and then by the next caller. Children that an
-application forks (the profiler's workers) share the forking process and open their own sessions. The forking process ends with
-the last of these.
+application forks (the profiler's workers) share the forking process and open their own sessions. The forking process ends when
+the application and all of these children have ended.
 """
 
 from __future__ import annotations

@@ -110,9 +110,9 @@ def _judged(expected: str, given: str) -> bool:
 
 
 def _line(session: socket.socket) -> bytes:
-    """Read the two bytes with which a session answers, and return them.
+    """Read a session's answer, which has two bytes, and return it.
 
-    If its process is gone, the result is shorter or empty, and the session is closed.
+    If the session's process is gone, the result is shorter or empty, and the session is closed.
     """
     said = b""
     try:

@@ -167,7 +167,7 @@ async def _in_order(run: Coroutine[Any, Any, dict[str, Any] | None], policy: Rep
 def _inherited(config: dict[str, Any]) -> Iterator[None]:
     """Inside the block, let everything that a function runs inherit the callbacks and the ``max_concurrency`` in ``config``.
 
-    The limit is one worker, so that graphs that the function runs make their calls in a fixed order.
+    With a ``max_concurrency`` of 1, graphs that the function runs make their calls in a fixed order.
     """
     kept = {name: config[name] for name in ("callbacks", "max_concurrency") if name in config}
     token = var_child_runnable_config.set(cast("Any", kept))
