@@ -87,11 +87,10 @@ UNSEEN = 1e-6
 
 
 def with_kinds_counted(annotated: AnyTrie, counts: Mapping[str, float]) -> AnyTrie:
-    """Return the trie with the shares of the request types replaced by shares computed from ``counts``.
+    """Return the trie with each request type's share of the requests computed from ``counts`` instead of the profile.
 
-    This matters because a profile may have other shares of the types than the application's traffic. The trie is returned
-    unchanged if it has no types, if all counts are 0, or if a node may stand for several sequences of calls. In the last case,
-    the shares depend on the requests' difficulty.
+    The application's traffic may have other shares than the profile. The trie is returned unchanged if it has no types, if all
+    counts are 0, or if it has separate rates for easier and harder requests.
 
     Args:
         annotated: The trie.

@@ -132,7 +132,8 @@ def cost_and_latency(
 ) -> tuple[MeanEstimate, MeanEstimate]:
     """Return estimates of each node's cost per call, in dollars, and latency per call at zero load, in seconds.
 
-    ``by_outcome`` predicts the size of a request from its outcomes; see :func:`estimate_amount`.
+    ``by_outcome`` predicts a request's size from its outcomes; see :func:`estimate_amount`. The size is the factor by which the
+    request's calls cost or take more than those of the mean request.
     """
     trie = cells.trie
     engine = index_per_node(trie, [catalog[name].engine for name in trie.models])
@@ -186,9 +187,8 @@ def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
     """Return the annotations, changed so that a skipped stage or a judge leaves P(right) as it was before the stage.
 
     Such a stage writes no answer. So among the requests that reach it, P(right) after the stage is set to P(right) before it.
-    The probabilities of a stop and of each branch stay the same there; only their parts with a right answer are adapted
-    (:func:`_moved`). The input is returned unchanged if it has no such stage, or if a node may be reached by several sequences
-    of calls.
+    P(stop) and P(branch) stay the same there, while P(stop and right) and P(branch and right) are adapted (:func:`_moved`). The
+    input is returned unchanged if it has no such stage, or if a node may be reached by several sequences of calls.
     """
     trie, template = annotated.trie, annotated.template
     judges = np.array([stage.verdict is not None for stage in template.stages])

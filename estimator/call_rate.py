@@ -89,7 +89,7 @@ class CallRate:
         return self._priced([self.per_hour * float(annotated.reading.reach[node]) for _, node in nodes])
 
     def warm_rows(self) -> list[Observation]:
-        """Return the results with the costs of a service in which caches are always warm, the input of :meth:`applied`."""
+        """Return the results with their costs if caches were always warm; :meth:`applied` takes a trie estimated from them."""
         return self._priced([math.inf] * len(self.observations))
 
     def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
@@ -184,10 +184,9 @@ class CallRate:
 
     @cached_property
     def _static(self) -> dict[Cell, float]:
-        """The approximate length, in tokens, of the beginning that each result's first prompt shares with nearly all requests.
+        """For each result, how many tokens at the start of its first prompt nearly all requests of the stage also send.
 
-        Only requests of the same stage are compared. The keys are (request, prefix). Only results with prompt shapes have an
-        entry.
+        The numbers are approximate. The keys are (request, prefix). Results without prompt shapes are left out.
         """
         tree, at = PromptTree(), dict[Cell, int]()
         for row in self.observations:
@@ -224,7 +223,7 @@ class _Common:
         tokens: the number of tokens in this part.
         tokens_in: the mean number of tokens in the whole prompt.
         is_chained: whether an earlier stage of the same request also sends these tokens. They are then warm if that stage ran
-            on the same cache. Hits after that stage include more than the tokens that all requests have in common.
+            on the same cache. Cache hits after that stage include further tokens, which not all requests have in common.
     """
 
     tokens: int

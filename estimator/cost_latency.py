@@ -28,7 +28,7 @@ TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class RequestSizes:
-    """Sizes of requests relative to the mean request.
+    """Sizes of requests: the factors by which their calls cost or take more than those of the mean request.
 
     Args:
         factor: size of each request, shrunk towards the expected one; shape (requests,), mean 1.

@@ -74,8 +74,8 @@ def follow_ups(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
     """Return the estimated cost and latency of each model's calls that are not a request's first, one dictionary per model.
 
     The keys are ``model`` and :data:`FIGURES`: dollars and seconds of two kinds of call. Before a "switched" call, another
-    prompt cache was used; before a "kept" call, the same one. The figures are means within a depth, averaged over the depths
-    that have both; models without such a depth are omitted.
+    prompt cache was used; before a "kept" call, the same one. Each figure is the mean over a model's nodes of one depth,
+    averaged over the depths that have both kinds of call. Models without such a depth are omitted.
     """
     trie, rows = annotated.trie, []
     edges = edge_types(trie, index_per_node(trie, [annotated.catalog[name].prompt_cache for name in trie.models]))

@@ -111,8 +111,8 @@ class SizesByStops:
 
     The requests that continue at a node are, by some factor, larger or smaller than the requests that reach it. The factor is
     estimated per depth x model from the sizes expected from outcomes, and shrunk towards 1 + k m(s). Here, s is the stop rate,
-    k is a number per depth, and m is the inverse Mills ratio. If the requests with the lowest values of a normal trait stop, a
-    share s, the mean of the others is higher by m(s). The products are then scaled, per depth, to the sizes of the requests
+    k is a number per depth, and m is the inverse Mills ratio: if the share s of requests with the lowest values of a standard
+    normal trait stops, the others have the mean m(s). The products are then scaled, per depth, to the sizes of the requests
     observed there, which are a random sample of the requests that continued.
 
     Args:

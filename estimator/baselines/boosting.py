@@ -13,10 +13,11 @@ from vinelm.trie.arrays import FloatArray
 
 
 class PrefixXgboostEstimator(ColumnEstimator):
-    """Predicts unknown entries of the filled-in table from features of their row and column, then takes column means.
+    """Predicts the unknown entries of the request x path table by gradient boosting, then takes the mean of each column.
 
-    The paper lists the features but not XGBoost's settings. The settings here are XGBoost's defaults, with fewer trees and
-    a lower learning rate.
+    Before that, a request's success on a path is extended to all longer paths. For the features of an entry see
+    :func:`cell_features`. The paper lists the features but not XGBoost's settings. The settings here are XGBoost's
+    defaults, with fewer trees and a lower learning rate.
 
     Args:
         trees: boosting rounds.

@@ -15,11 +15,11 @@ from vinelm.trie.arrays import FloatArray
 
 
 class CascadeEstimator(RateEstimator):
-    """VineLM-Lite: each node's conditional rate is the mean of the node's observations.
+    """The paper's VineLM-Lite: estimates each probability of a node (see :class:`Rates`) by the mean of its observations.
 
     Under the oracle stop, accuracies of paths follow the paper's recursion A(v) = A(u) + (1 - A(u)) q_v. Here, node u comes
-    right before node v, and q_v is the conditional rate of v. Under the workflow's stop, each of the three rates is such a
-    mean. The paper does not define the rate of a node without observations. Here, it is the mean of the node's model at its
+    right before node v, and q_v is P(right | v is reached). Under the workflow's stop, each of the three probabilities is such
+    a mean. The paper defines no estimate for a node without observations. Here, it is the mean of the node's model at its
     depth or, without observations there, over all depths. If the trie branches, shares of branches are shrunk counts
     (:func:`vinelm.estimator.arm_counts.counted_arms`).
     """

@@ -57,7 +57,7 @@ class Entries:
 
     @property
     def is_known(self) -> npt.NDArray[np.bool_]:
-        """Whether each entry is known, shape (requests, n + 1)."""
+        """A mask of the known entries of ``values``, shape (requests, nodes)."""
         return ~np.isnan(self.values)
 
     def column_means(self) -> FloatArray:
@@ -91,10 +91,10 @@ def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
 
 
 def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatArray) -> AnnotatedTrie:
-    """Return the trie ``plain`` with ``success`` as its P(right) at each node, as far as its stop rates allow this.
+    """Return the trie ``plain`` with P(right) at each node set to ``success``, limited to the range that stop rates allow.
 
-    P(right) is at least P(stop and right), and at most this plus P(continue). The probabilities of the branches are counted
-    again from ``cells``, so that they match these rates.
+    The range is from P(stop and right) to P(stop and right) + P(continue). The probabilities of the branches are counted again
+    from ``cells``, so that they match P(right).
     """
     goes_on = 1.0 - plain.stop
     right_if_on = np.clip((success - plain.stop_success) / np.maximum(goes_on, 1e-9), 0.0, 1.0)
@@ -108,8 +108,8 @@ class ColumnEstimator(CascadeEstimator):
     """Base class of estimators that predict the accuracy A(u) of each path directly.
 
     Stop rates, which the path costs need, come from :class:`CascadeEstimator`. Each node's P(right), its ``success``, is chosen
-    so that the path's accuracy equals the prediction. It may therefore lie outside [0, 1]. Merged histories are not supported:
-    their nodes represent many paths, and a right answer on one path does not imply right answers on the others.
+    so that the path's accuracy equals the prediction. So ``success`` may lie outside [0, 1]. Merged histories are not
+    supported: their nodes represent many paths, and a right answer on one path does not imply right answers on the others.
 
     If the trie branches, a request counts as wrong on the paths of branches that it does not take. Then ``success`` is limited
     to what the stop rates allow, so that a node's branches are consistent with it.
@@ -137,7 +137,7 @@ class ColumnEstimator(CascadeEstimator):
 
 
 class AverageEstimator(ColumnEstimator):
-    """Estimates a path's accuracy by the mean of the entries of executed calls in its column."""
+    """Estimates a path's accuracy by the mean over the requests that have a labelled result at its last node."""
 
     name: ClassVar[str] = "average"
     needs_oracle: ClassVar[bool] = False
@@ -147,9 +147,9 @@ class AverageEstimator(ColumnEstimator):
 
 
 class PrefixAverageEstimator(ColumnEstimator):
-    """Extends each success to all longer paths, then takes means of the known entries.
+    """Counts a request's success on a path as a success on all longer paths, then takes means.
 
-    The mean of the known entries in a path's column is the path's estimated accuracy.
+    A path's estimated accuracy is the mean of the known entries in its column of the request x path table.
     """
 
     name: ClassVar[str] = "prefix-average"
@@ -159,9 +159,10 @@ class PrefixAverageEstimator(ColumnEstimator):
 
 
 class PrefixImputeEstimator(ColumnEstimator):
-    """Extends each success to all longer paths, imputes the other unknown entries, then takes column means.
+    """Counts a request's success on a path as a success on all longer paths, imputes unknown entries, then takes means.
 
-    Entries are imputed by iterated low-rank approximation; the paper gives neither the rank nor the number of iterations.
+    The entries are those of the request x path table; a path's accuracy is the mean of its column. Entries are imputed by
+    iterated low-rank approximation; the paper gives neither the rank nor the number of iterations.
     """
 
     name: ClassVar[str] = "prefix-impute"

@@ -19,14 +19,14 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 class GroupComparison:
     """Bets against "the new group's mean is at most ``ratio`` times the old group's mean, plus ``margin``".
 
-    Each value is weighted by 1 / (chance of its group), so that a request's mean score is the difference between the
-    groups. No distribution is assumed, and the mix of requests may change. The old group's mean so far is subtracted from
-    each value, which reduces the variance of scores and changes no mean. An object may hold many comparisons, one for each
-    element of the added arrays. Not thread-safe.
+    Each value is weighted by 1 / (chance of its group). A request's expected score is then the new group's mean minus
+    ``ratio`` times the old group's mean. No distribution is assumed, and the mix of requests may change. The old group's mean
+    so far is subtracted from each value, which reduces the variance of scores and changes no mean. An object may hold many
+    comparisons, one for each element of the added arrays. Not thread-safe.
 
     Args:
         share: the probability, in (0, 1), with which each request is served by the new group.
-        margin: a difference that is tolerated, in units of ``most``; above -1.
+        margin: a tolerated difference, as a fraction of the argument ``most`` of :meth:`add`; above -1.
 
     Attributes:
         log_wealth: log of the bets' wealth, which began at 1; under the hypothesis, it ever reaches log(1/alpha) with
@@ -158,13 +158,14 @@ class MeanBelow:
 
 @dataclass
 class EProcess:
-    """The wealth of a sequential test by betting, in which bets start at different values. Many independent tests may be held.
+    """The wealth of a sequential test by betting. Many independent tests may be held.
 
-    Half of the wealth is bet from the first value on; the rest is spread over later starts.
+    Half of the wealth is bet from the first value on. The other half is divided among bets that begin at each later value.
 
-    A start at value j >= 2 weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. So to detect a change after n values, the
-    log wealth has to grow only about log(n) + 2 log(log(n)) more than for a change at the start. An object may hold many
-    independent processes over the same hypothesis: then all arrays begin with the shape of these processes.
+    A bet that begins with the j-th value, j >= 2, weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. So to
+    detect a change after n values, the log wealth has to grow only about log(n) + 2 log(log(n)) more than for a change at the
+    start. An object may hold many independent processes over the same hypothesis: then all arrays begin with the shape of these
+    processes.
 
     Attributes:
         bets: the bets, which define the hypothesis.

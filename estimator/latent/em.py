@@ -113,7 +113,7 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
 class _ExpectationMaximization:
     """The state of the EM fit: the results, and the current regressions of the three questions and of the branches.
 
-    The regressions see only sums over each node's results, because these results differ only in their requests.
+    The regressions are fitted to sums over each node's results, because all results of a node have the same features.
     """
 
     def __init__(self, cells: ObservationTable, grid: FloatArray) -> None:

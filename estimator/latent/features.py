@@ -197,7 +197,7 @@ def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
 def just_before(trie: Trie, label: Ints) -> Ints:
     """Return, for each node, the label of the call that comes right before the node's call, shape (nodes,).
 
-    The result is -1 for first calls. It is also -1 if several sequences of calls lead to the node and the labels of
+    For first calls, it is the label of the root. It is -1 if several sequences of calls lead to the node and the labels of
     their last calls are not all equal. ``label`` has the label of each node's own call, shape (nodes,).
     """
     order = np.argsort(trie.target, kind="stable")
@@ -234,9 +234,10 @@ def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, 
 
 
 def certain_nodes(trie: Trie) -> Ints:
-    """Return the indices of the nodes before which every request at the node ran the same stage with the same model.
+    """Return the indices of the nodes for which the call right before is certain: it has one possible stage and model.
 
-    A node may be reached by several sequences of calls. Nodes of first calls are included, the root is not.
+    It is uncertain if several sequences of calls lead to a node and end with different stages or models. Nodes of first calls
+    are included, the root is not.
     """
     choice = np.where(trie.model >= 0, _choice(trie), len(trie.stages) * len(trie.models))
     return np.flatnonzero(just_before(trie, choice) >= 0)

@@ -61,10 +61,10 @@ class MergedRates:
 def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) -> MergedRates:
     """Propagate the requests' difficulties along the edges, and return the mean rates at each node.
 
-    A node represents many histories, of which few were observed. So observations do not replace predictions here. They shift
-    the node's probabilities by an effect of the node, which is shrunk according to the spread of these effects over all nodes.
-    At nodes that are deeper in a loop than all results of their stage, no answer counts as right. There are no data on whether
-    further turns still help.
+    A node represents many histories, of which few were observed. So observations do not replace predictions here. Instead, a
+    node's results shift its predicted probabilities. The shift is shrunk towards 0, more strongly if shifts vary little between
+    nodes. At nodes that are deeper in a loop than all results of their stage, no answer counts as right, because no data show
+    whether further turns still help.
     """
     probabilities = _with_node_effects(cells, fit)
     probabilities.right[_beyond_rows(cells, trie)] = 0.0
@@ -144,9 +144,9 @@ def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatAr
 
 
 def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbabilities:
-    """Return the fitted probabilities, with each node's logits shifted by an effect of that node alone.
+    """Return the fitted probabilities, with each node's logits shifted towards the outcomes of the node's results.
 
-    The features of the latent model do not have such an effect.
+    The fit alone cannot do this, because the latent model has no feature for a single node.
     """
     fitted = fit.probabilities
     weight, stop = fit.posterior[cells.request], cells.stop[:, None]
@@ -166,10 +166,10 @@ def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbab
 def _moved(
     cells: ObservationTable, probability: FloatArray, regression: Regression | None, yes: FloatArray, asked: FloatArray
 ) -> FloatArray:
-    """Return ``probability`` with an effect of the node added to each node's logit, estimated from the results.
+    """Return ``probability`` with each node's logit shifted towards the answers that the node's results give.
 
-    The effects have a normal prior. Its variance is the variance of the effects between nodes that chance does not explain.
-    Without a regression, nothing changes.
+    The shifts have a normal prior. Its variance is the part of the variance between nodes that chance does not explain.
+    Without a regression, ``probability`` is returned unchanged.
 
     Args:
         cells: the results.

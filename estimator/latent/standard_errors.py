@@ -117,10 +117,10 @@ class MovedRates:
         regression: the regression.
         step: the derivative of log P(branch into the node) by the logit at the parent. For the branches' regression, the
             derivatives are by the coefficients: two matrices (effects, slopes) with one row per branch.
-        through: the derivative, by the node's logit, of the probability of a correct answer that ends at the node; nodes below
-            inherit it.
-        own: the derivative of the probability of a correct answer that ends at the node if the path ends there.
-        ended: the probability of a correct answer that ends at the node or at an ancestor of it.
+        through: the derivative, by the node's logit, of the probability that a request ends at the node with a correct answer;
+            for paths that continue below the node.
+        own: the same derivative for the path that ends at the node, where every request that reaches the node ends.
+        ended: the probability that a request ends at the node, or at an ancestor of it, with a correct answer.
     """
 
     regression: Regression
@@ -203,8 +203,8 @@ class Gradients(NamedTuple):
         trie: the trie.
         up: the index of each node's parent, shape (nodes,).
         arm: the change of log P(branch into the node).
-        passed: the change of the probability of a correct answer that ends at the parent.
-        own: the change of the probability of a correct answer that ends at the node.
+        passed: the change of the probability that a request ends at the parent with a correct answer.
+        own: the change of the probability that a request ends at the node with a correct answer, if the path ends there.
     """
 
     nodes: slice
@@ -219,12 +219,13 @@ class Gradients(NamedTuple):
 
         Args:
             accuracy: the accuracy of the paths to these nodes.
-            ended: the mass of correct answers that end at a node or at an ancestor of it, for each node of the trie.
+            ended: for each node of the trie, the probability that a request ends at the node, or at an ancestor of it, with a
+                correct answer.
         """
         return self.own + self.of_later(accuracy, ended, self.passed)
 
     def of_later(self, metric: FloatArray, before: FloatArray, passed: FloatArray | float = 0.0) -> FloatArray:
-        """Return the gradient of a path metric due to the branches on the path, which change the probability of later nodes.
+        """Return the part of a path metric's gradient that arises because branches change how likely later nodes are.
 
         Args:
             metric: the metric of the path to each node of the subtree, shape (nodes,).

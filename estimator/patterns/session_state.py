@@ -39,8 +39,8 @@ class Yielded(NamedTuple):
 
     Args:
         at: the index of the set.
-        rank: how many of the set's calls come before this call, without calls made since the last write; at most 8.
-        of: how many calls the set gives, without calls made since the last write.
+        rank: how many of the set's calls come before this call, not counting calls made since the last write; at most 8.
+        of: how many calls the set gives, not counting calls made since the last write.
         read_share: the share of the set's calls that were made since the last write.
         age: the number of events since the newest source of the call's arguments.
     """

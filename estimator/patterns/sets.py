@@ -65,12 +65,12 @@ def find_sets(
 
 @dataclass
 class _Yield:
-    """The tool calls that one set of bindings (sources of a call's arguments) gives.
+    """The recorded reads that one set of bindings (sources of a call's arguments) explains.
 
     Attributes:
-        calls: the indices of those of them that were recorded.
-        groups: the groups of these calls' sessions.
-        rows: the number of all calls that the set gives, recorded or not.
+        calls: the indices of these reads, counted over all recorded reads that have sources.
+        groups: the groups of these reads' sessions.
+        rows: the total number of possible calls that the set gives before these reads, requested or not.
     """
 
     calls: set[int] = field(default_factory=set)

@@ -65,10 +65,11 @@ TINY = 1e-12
 class Features:
     """The features of a logistic regression for answers: effects on the log odds, each with a normal prior.
 
-    A context is what an answer depends on except the request; see :class:`~vinelm.estimator.signals.course.Context`. The
-    effects are those of the model, the stage, a later answer, the same model called again, earlier outcomes of stages without
-    an answer, how the request began (also for each model), and the price. The effect of the price is needed because expensive
-    models are mostly better but have few answers. Without it, the prior would pull them to the mean of the cheap models.
+    A context is what an answer depends on except the request; see :class:`~vinelm.estimator.signals.course.Context`. There are
+    effects of the model, of the stage (separately for a later answer), and of calling the same model again. Further effects are
+    those of the model and outcome of an earlier stage without an answer, and of how the request began, overall and by model.
+    The last effect is that of the price, because expensive models are mostly better but have few answers. Without it, the prior
+    would pull them to the mean of the cheap models.
 
     Args:
         matrix: Shape (contexts, effects).
@@ -86,7 +87,7 @@ class Features:
 
         Args:
             contexts: The contexts.
-            model_sd: Prior standard deviation of a model, and of ten times its price.
+            model_sd: Prior standard deviation of a model's effect, and of the effect of a price that is ten times as high.
             price: The price of the context's model, as log10 dollars with mean 0 over the models; shape (contexts,).
             centre: The prior means in standard deviations, shape (effects,); None for 0.
         """

@@ -214,7 +214,10 @@ def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[
 
 
 def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, set[tuple[str, ...]]]:
-    """Return the values of :attr:`Context.after` in the results, keyed by the name of each stage that writes no answer."""
+    """Return what the results of each stage without an answer have shown to later calls, keyed by the stage's name.
+
+    The values are those of :attr:`Context.after`.
+    """
     found: dict[str, set[tuple[str, ...]]] = {stage: set() for stage in course.silent}
     for row in rows:
         if row.stage in found:

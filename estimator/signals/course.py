@@ -18,7 +18,8 @@ class Context(NamedTuple):
         arms: The stages that the application may continue to; empty if there is no choice, or the request ends.
         answers: Whether the stage writes an answer; the signal of a stage that does not, such as a router, is neither right
             nor wrong.
-        after: The result of :meth:`shown` for the last earlier call that wrote no answer; empty without such a call.
+        after: What the last earlier call without an answer has shown: its stage, model, signal and next stage (see
+            :meth:`shown`). Empty without such a call.
         keeps: Whether the current answer stays unchanged, because the stage judges it or is skipped.
         begins: How the request began, one of :attr:`Course.starts`; empty if all requests begin in the same way.
     """

@@ -3,8 +3,8 @@
 Each fit chooses a plan, and the other fits test it. For plans over outcomes, fits to resampled requests differ from their mean
 as the estimate differs from the truth (bootstrap). So a fit's prediction for the plan that it considers best, minus the other
 fits' prediction for this plan, is a sample of a chosen plan's optimism. For plans over branches or request types, the two fits
-are to the two halves of the requests. The optimism is measured at several prices of a dollar, which lead to plans of different
-cost.
+are to the two halves of the requests. The optimism is measured at several prices of a dollar (the accuracy that a plan must
+gain for one more dollar), which lead to plans of different cost.
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ class FitMasses:
 
 
 def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
-    """Return how much too high the accuracy of a chosen plan is predicted, as a function of the plan's cost; None for one fit.
+    """Return how much too high the accuracy of a chosen plan is predicted, as a function of the plan's cost.
+
+    None if there is only one fit.
 
     Each fit chooses a plan, and the other fits predict the plan's accuracy and cost. The optimism is never below 0. It is
     doubled, because :class:`SelectionOptimism` states the optimism of a choice on half of the requests. The advantage over a
@@ -126,9 +128,10 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
 
 
 def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, for each price of a dollar, the cost and the optimism of the plans that fits choose, and each fit's own cost.
+    """Return the cost and optimism of the plans that fits choose at each price of a dollar, and each fit's own cost.
 
-    A plan's optimism is its accuracy as the choosing fit predicts it, minus its accuracy as the other fits predict it.
+    A price is the accuracy that a plan must gain for one more dollar. A plan's optimism is its accuracy as the choosing
+    fit predicts it, minus its accuracy as the other fits predict it.
 
     Args:
         own: The predictions of each fit.
@@ -178,10 +181,10 @@ def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], lis
 
 
 def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
-    """Return each fit's best plan by predicted accuracy minus ``price`` times predicted cost.
+    """Return each fit's best plan: the one with the highest predicted accuracy minus ``price`` times predicted cost.
 
-    For each length from 0, this is the node that the plan continues to after each history, or -1 to end; shape (histories,
-    fits). Length 0 has a history for each way to begin.
+    The result has an array of shape (histories, fits) for each length of a history, from 0. An element is the node with which
+    the fit's plan continues after the history, or -1 to end. Length 0 has a history for each way to begin.
     """
     choice: list[Ints] = []
     below: FloatArray | None = None  # the values of the nodes that follow

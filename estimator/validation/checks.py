@@ -102,8 +102,8 @@ def _by_caps(fitted: AnnotatedTrie) -> _Measure:
 def _by_prices(fitted: AnnotatedTrie) -> _Measure:
     """Return a function that measures the optimism of the best contingent plan at each of several prices of a dollar.
 
-    If a node of the trie stands for several sequences of calls, the function measures fixed plans under cost caps instead. For
-    optimism see :func:`_gaps`.
+    A price is the accuracy that a plan must gain for one more dollar. If a node of the trie stands for several sequences of
+    calls, the function measures fixed plans under cost caps instead. For optimism see :func:`_gaps`.
     """
     return _by_caps(fitted) if fitted.trie.is_merged else _contingent_gaps
 
@@ -111,8 +111,9 @@ def _by_prices(fitted: AnnotatedTrie) -> _Measure:
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
     """Return the cost and the optimism of the best contingent plan at each of several prices of a dollar; shape (3, prices).
 
-    The first row is the plan's cost in dollars, as the testing half predicts it. The other two rows are the two optimisms of
-    :func:`_gaps`. ``chooser`` is the fit to the half that chooses the plans, ``judge`` the fit to the half that tests them.
+    A price is the accuracy that a plan must gain for one more dollar. The first row is the plan's cost in dollars, as the
+    testing half predicts it. The other two rows are the two optimisms of :func:`_gaps`. ``chooser`` is the fit to the half that
+    chooses the plans, ``judge`` the fit to the half that tests them.
     """
     cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
     one, other = SelectablePlans.of(chooser), SelectablePlans.of(judge)

@@ -201,7 +201,7 @@ class Database:
                 raw.execute(f"PRAGMA {text}").close()
 
     def _fold_log(self) -> None:
-        """If the write-ahead log has grown long during a run, copy it into the file, as SQLite does by itself.
+        """If the write-ahead log has grown long during a run, copy it into the store's file and empty it.
 
         A run writes a second marker only to the log. If this marker were in the file, the file would count as complete although
         later writes of the run may be missing. So it is deleted before the copy, and written to the emptied log afterwards.

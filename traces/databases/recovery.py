@@ -72,7 +72,8 @@ def recover(
 def _require_matching_wal(path: Path) -> None:
     """Raise :class:`StoreError` unless file and WAL belong together. Reads the whole file, writes nothing.
 
-    SQLite does not detect a newer WAL whose pages the older file does not refer to. The file sizes differ in this case.
+    SQLite does not detect a WAL that is newer than the file if the file refers to none of the WAL's pages. So the file's size
+    is also compared with the size that the WAL implies.
     """
     pages = _pages_by_wal(path.with_name(f"{path.name}-wal"))
     try:

@@ -1,6 +1,7 @@
 """Adapts a store to a changed workflow, dataset or catalog: valid rows stay, the other rows are retired.
 
-Retired rows keep their ledger entries and states. If the change is undone, they are used again.
+Retired rows stay in the store with their ledger entries and states, but are not used. If the change is undone, they are used
+again.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Growth:
 
     @property
     def has_effect(self) -> bool:
-        """Whether some row was retired, restored, scored again or repriced."""
+        """Whether some row was retired, restored, scored again or repriced, or kept its cost although its price changed."""
         return bool(self.retired or self.restored or self.rescored or self.repriced or self.unpriced)
 
     def describe(self) -> str:
@@ -78,8 +79,8 @@ class Growth:
 def grow(store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, RequestDigest]) -> Growth | None:
     """Change the store's identity to ``now``: retire rows that are no longer valid, restore rows that are valid again.
 
-    The caller has locked the store (:meth:`ObservationStore.exclusive`). Rows that must be scored again are retired until
-    :class:`~vinelm.traces.RowsToScore` restores them.
+    Retired rows stay in the store, but are not used. Rows that must be scored again are retired until
+    :class:`~vinelm.traces.RowsToScore` restores them. The caller has locked the store (:meth:`ObservationStore.exclusive`).
 
     Args:
         store: the store.
@@ -146,9 +147,9 @@ def preview_growth(
 
 
 def retire_broken(store: ObservationStore, cells: Collection[tuple[str, Sequence[str]]]) -> None:
-    """Retire the rows ``cells`` of a broken stage, so that their calls are executed again. These rows are never restored.
+    """Stop using (retire) the rows ``cells`` of a broken stage, so that their calls are executed again.
 
-    All rows are retired in one transaction. Their dollars and calls still count.
+    These rows are never restored. All rows are retired in one transaction. Their dollars and calls still count.
 
     Args:
         store: the store; the caller must have locked it.

@@ -75,7 +75,7 @@ class RecordedCost:
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """The fields of a current or retired row that are needed to decide whether it is valid.
+    """The fields of a current or retired (no longer used) row that are needed to decide whether it is valid.
 
     Attributes:
         row_id: the row's number in its table.
@@ -232,7 +232,7 @@ class Afterwards(NamedTuple):
 
 @dataclass
 class Retirement:
-    """The decision on each current row: to retire it, or to keep it.
+    """The decision on each current row of a store: to keep it, or to retire it (no longer use it).
 
     ``retire`` has the number of each row to retire, with the reason. ``kept`` has how the request continues after each row to
     keep. ``waiting_rows`` are the numbers of rows in ``retire`` that become valid once they, or rows before them, are scored
@@ -252,7 +252,10 @@ class Retirement:
 
 
 def retirement_of(rows: Iterable[StoredRow], rules: RowRules) -> Retirement:
-    """Return which of the current ``rows`` to retire. If a row is retired, so are the rows after it on its path."""
+    """Return which of the current ``rows`` to keep, and which to retire (no longer use).
+
+    If a row is retired, so are the rows after it on its path.
+    """
     found = Retirement()
     lost: dict[Cell, str] = {}
     waiting: dict[Cell, str] = {}
@@ -277,7 +280,7 @@ def retirement_of(rows: Iterable[StoredRow], rules: RowRules) -> Retirement:
 
 @dataclass
 class Restoration:
-    """The numbers of retired rows, sorted by whether they can be used again, in the order in which they are used.
+    """The numbers of retired (no longer used) rows that are valid now, in three groups; each group in the order of use.
 
     Attributes:
         restore: the rows to use again at once.
@@ -292,7 +295,7 @@ class Restoration:
 
 
 def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[Cell, Afterwards]) -> Restoration:
-    """Return which retired rows to use again.
+    """Return which retired (no longer used) rows to use again.
 
     Args:
         retired: the retired rows; if several have the same request and prefix, the last retired row is used.

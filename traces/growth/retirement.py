@@ -72,7 +72,7 @@ def current_rows(connection: Connection, scored_id: int, digests: Mapping[str, R
 
 
 def retired_rows(connection: Connection) -> list[StoredRow]:
-    """Return the retired rows, in the order of retirement."""
+    """Return the retired (no longer used) rows of the store, in the order of retirement."""
     rows, retired = schema.observations, schema.retired
     found = [row._mapping for row in connection.execute(select(retired).order_by(retired.c.retired_id))]
     before = connection.execute(select(rows.c.request_id, rows.c.prefix, rows.c.stage)) if found else ()

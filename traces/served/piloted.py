@@ -31,9 +31,10 @@ served = Table(
 
 
 class ServedRows:
-    """Reads and adds records of model calls under an autopilot, in the table ``served``.
+    """Reads and adds records of model calls that an autopilot served, in the table ``autopilot_served``.
 
-    Each write is a durable transaction, or joins the caller's.
+    An autopilot answers some calls by a plan instead of today's model. Each write is a durable transaction, or joins the
+    caller's transaction.
     """
 
     def __init__(self, store: ObservationStore) -> None:

@@ -98,7 +98,7 @@ class BatchRecords:
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
         """Return the maximum total cost, in dollars, of the stored batch calls for the result of ``cell`` (request, prefix).
 
-        Calls that the job has made already are left out; ``asked`` has their digests.
+        Calls whose digests are in ``asked`` are left out: the job that computes the result has made them already.
         """
         with self._database.transaction() as connection:
             found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
@@ -153,9 +153,9 @@ class BatchRecords:
     def abandoned(self) -> dict[Cell, float]:
         """Return what unfinished jobs may have spent on batch calls, in dollars, keyed by (request, prefix).
 
-        The amounts are those of abandoned ledger entries: entries of a killed run, or marked by :meth:`leave`, whose calls all
-        go through batch APIs. If the calls are made again, the answers that were bought are fetched, so the new entry replaces
-        these entries (:meth:`replace`).
+        The amounts are those of abandoned ledger entries whose calls all go through batch APIs. An entry is abandoned if its
+        run was killed, or by :meth:`leave`. If the calls are made again, the answers that were bought are fetched, so a new
+        entry replaces the abandoned entries (:meth:`replace`).
         """
         request, prefix = _ENTRIES.c.request_id, _ENTRIES.c.prefix
         query = select(request, prefix, func.sum(_ENTRIES.c.settled_usd)).where(_IS_ABANDONED).group_by(request, prefix)

@@ -35,7 +35,7 @@ class SignalRecord:
         intransitive: the number of these pairs that contradict the classes because ``agree`` is not transitive.
         unknown: the number of requests whose classes cannot be computed, since an answer is stored only as a digest.
         without_state: the number of rows whose signal or answer cannot be recomputed, since the state after them is not stored.
-        is_behind: whether the signals and answers of retired rows are older: they were computed from an earlier declaration.
+        is_behind: whether retired (no longer used) rows have signals and answers computed from an earlier declaration.
     """
 
     signal: str | None = None
@@ -146,7 +146,7 @@ class ShownRows:
         schema.set_meta(connection, SIGNALS, record.to_json())
 
     def has_retired(self) -> bool:
-        """Return whether the store has retired rows."""
+        """Return whether the store has retired rows, which stay in the store but are not used."""
         with self._database.transaction() as connection:
             return connection.execute(select(schema.retired.c.retired_id).limit(1)).first() is not None
 

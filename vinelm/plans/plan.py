@@ -133,9 +133,9 @@ class Plan:
         return self.longest(self.graph.latency_s) + self._at_root(self.graph.annotated.latency_s)
 
     def longest(self, of_edges: FloatArray) -> float:
-        """Return the largest sum of amounts that the calls of one history after the start can reach.
+        """Return the largest possible sum of an amount, such as seconds, over a request's calls after the plan's start.
 
-        ``of_edges`` has the amount of each edge of the graph, such as its seconds.
+        ``of_edges`` has the amount of each edge of the graph. An edge stands for a call of one model.
         """
         return max(part._longest(of_edges) for share, part in self._parts if share)
 

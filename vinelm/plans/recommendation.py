@@ -43,8 +43,8 @@ def recommended(
     Args:
         annotated: The trie from which the plan is made: the trie of paths, or the trie over signals.
         objective: The objective to plan for. For the :func:`served_objective`, the result is the verdict in the trie.
-            For another objective, it is about a compared plan of similar cost; if there is none, the result says that
-            no decision is possible.
+            For another objective, the result is the verdict on a plan of similar cost that was compared with the current
+            setup. If there is no such plan, the result says that no decision is possible.
         cost_usd: Returns the cost per request, in dollars, of the objective's plan; called only if needed.
         max_loss: Accuracy that a cheaper plan may lose, a fraction; None takes the loss that the verdict allows.
     """

@@ -275,8 +275,9 @@ class StaticPlans:
         is_cut: BoolArray,
         arms: tuple[Integers, Integers, Integers],
     ) -> None:
-        """Add to the plans' results the histories at which requests end: at the plan's length, or before a branch for
-        which the plan has no model.
+        """Add to each plan's results the contribution of the histories (sequences of calls) with which requests end.
+
+        A history ends at the plan's length, or before a branch for which the plan has no model.
 
         Args:
             worth: The results of all plans so far, changed in place; its rows are those of :attr:`_by_rates`.
@@ -356,8 +357,8 @@ class StaticPlans:
     def _errors(self) -> FloatArray | None:
         """The error of each node's accuracy, without the sampling error of the requests if their number is known.
 
-        If several paths may lead to a node, the error is instead that of the probability that the answer of the node's call is
-                right.
+        If several paths may lead to a node, it is instead the error of the probability of a right answer of the node's
+        call.
         """
         annotated = self.graph.annotated
         if annotated.accuracy_se is None or not self._requests:

@@ -129,7 +129,7 @@ class Policy(OneProcess, ABC):
         """Take note of the request's type before its first model is chosen; this class ignores it.
 
         Called if the application declares a type. If the type could not be found, ``kind`` is None and ``note`` gives
-        the reason. Called again if the run that began the request had found another type.
+        the reason. In a resumed request, called again if the first run had found another type; ``kind`` is then that type.
         """
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:

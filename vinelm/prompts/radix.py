@@ -126,8 +126,9 @@ class PromptTree:
         """Return how much of a prompt is in the tree, given the digests of the prompt's prefixes from short to long.
 
         Returns:
-            (the last node reached, how many of the digests are in the tree, where these end). The third item is an
-            index into the tree's digests if they end within the edge to the node; None if they end at the node.
+            Three items: the last node reached; how many of the digests, from the first on, are in the tree; where the
+            match ends. The last item is an index into the tree's digests if the match ends within the edge that leads to
+            the node; None if it ends at the node.
         """
         node = at = 0
         while at < len(digests):

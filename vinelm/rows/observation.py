@@ -213,7 +213,7 @@ class Observation:
         return self.arm if self.arm in followers else None
 
     def contradicts(self, stages: Collection[str]) -> bool:
-        """Return whether the row says that another stage than one of ``stages`` came next."""
+        """Return whether the row records a next stage that is not one of ``stages``."""
         return self.arm is not None and self.arm not in stages
 
 
