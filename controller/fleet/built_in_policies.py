@@ -168,9 +168,9 @@ def _named(view: FleetView, values: FloatArray, chosen: np.ndarray[Any, np.dtype
 
 
 def _from_mean(seconds: FloatArray) -> FloatArray:
-    """Return the seconds minus their mean, for use as priorities of conversations.
+    """Return each value minus the mean of all values, for use as priorities of conversations.
 
-    A conversation with the mean seconds then has priority 0, like the conversations for which there are no orders.
+    A conversation with an average value then has priority 0, like a conversation without orders.
     """
     return seconds - seconds.mean() if len(seconds) else seconds
 

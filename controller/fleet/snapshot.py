@@ -60,7 +60,7 @@ def from_bytes(
 
     Args:
         raw: the bytes.
-        rows: the key of the header that holds the columns' length.
+        rows: the header's key under which the length of the columns is stored.
         kinds: the types of the columns, in order.
         magic: the bytes with which ``raw`` must begin.
 
@@ -91,8 +91,8 @@ class Snapshot:
 
     Attributes:
         process: the name of the process, unique in the fleet.
-        columns: arrays by name, shape (n,), of the types in :data:`COLUMNS`.
-        vocabularies: column to the list of names that the column's numbers are indices of.
+        columns: arrays with one item per live call, by column name, of the types in :data:`COLUMNS`.
+        vocabularies: the lists of names, by column. A number in such a column is the index of a name in the column's list.
         groups: the replica group of each engine in the process's catalog; the engine's name if it has no group.
     """
 

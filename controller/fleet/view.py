@@ -18,9 +18,9 @@ IntArray = np.ndarray[Any, np.dtype[np.int32]]
 class FleetView:
     """The live calls of all processes. Immutable: the arrays are read-only.
 
-    Every column has shape (n,). Times are durations in seconds at the moment of the view, by the clock of the process that
-    reads it; clocks of different machines are never compared. NaN means unknown, except in ``deadline_s``, where it means
-    that there is no deadline.
+    Every column has shape (n,), with one item per live call. Times are durations in seconds at the moment of the view, by the
+    clock of the process that reads it; clocks of different machines are never compared. NaN means unknown, except in
+    ``deadline_s``, where it means that there is no deadline.
 
     Attributes:
         session: uint64, a hash of the conversation's id; equal for all calls of one conversation.

@@ -87,7 +87,7 @@ def calibrate_endpoint(
 
     Raises:
         EvidenceError: No measured call succeeded on the idle engine, or no measured call succeeded on a busy engine.
-        InputError: The measured call is invalid, whatever the load.
+        InputError: The measured call is invalid, so that it would fail under any load.
     """
     clock = clock or WallClock()
     levels = sorted(set(experiment.levels))
@@ -119,7 +119,7 @@ def calibrate_endpoint(
 
 
 def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str]) -> float | None:
-    """Make one run with this number of other calls, and return the measured call's latency in seconds; None if it failed.
+    """Make one run with ``others`` other calls, and return the latency of the measured call in seconds; None if it failed.
 
     Descriptions of failed calls are appended to ``failures``.
     """
@@ -146,7 +146,7 @@ def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str])
 def _noted(failures: list[str], is_raised: type[Exception] | tuple[()] = ()) -> Iterator[None]:
     """Append an error in the block to ``failures`` instead of raising it, unless its type is in ``is_raised``.
 
-    Only the type of other libraries' errors is kept, because their messages may contain a prompt or a key.
+    For an error of another library, only the type is appended, because the message may contain a prompt or a key.
     """
     try:
         yield

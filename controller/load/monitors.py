@@ -218,7 +218,7 @@ class EnginePoller:
     the poller as a context manager.
 
     Args:
-        sources: Engine to a function that returns its number of requests and may block or raise
+        sources: For each engine, a function that returns the number of requests in the engine and may block or raise
             (:func:`~vinelm.controller.sglang_requests`, :func:`~vinelm.controller.vllm_requests`).
         sink: Receives the reports.
         every_s: Seconds between the end of one poll and the next.

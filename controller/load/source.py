@@ -32,8 +32,8 @@ def load_source(
         engines: the engines of the catalog.
         others: returns the number of calls that other processes have in flight, by engine. A monitor of this process's calls
             (:class:`InFlightLoadMonitor`) adds them to its own count. Any other ``load`` ignores them.
-        groups: replica group to its engines. A group without a curve gets the mean curve of its engines if all of them have
-            curves.
+        groups: the engines of each replica group. A group without a curve gets the mean curve of its engines if all of them
+            have curves.
 
     Raises:
         ConfigError: the file has no curve of these engines.

@@ -38,7 +38,7 @@ class Alternative:
         plan: The models from the root to the plan's end.
         accuracy: Expected accuracy at the plan's end.
         path_cost_usd: Expected cost from the root, in dollars.
-        remaining_s: Expected seconds below the request's node, load included.
+        remaining_s: Expected seconds from the request's node to the plan's end, including the delay by load.
         is_feasible: Whether the plan meets every bound.
         is_chosen: Whether this is the chosen plan.
         why: Why the plan was not chosen; empty for the chosen plan.
@@ -216,7 +216,8 @@ class Decision(Expected):
     def candidates(self) -> dict[str, Any]:
         """Return a dictionary with the alternatives as JSON types.
 
-        They are under the key ``candidates`` or, for a traffic split, under ``plans``, separately for each of its plans.
+        They are under the key ``candidates``. For a traffic split, the key ``plans`` holds a list with the alternatives of each
+        plan.
         """
 
     @abstractmethod

@@ -25,8 +25,8 @@ class Mixture(NamedTuple):
     """The two plans between which an objective's traffic is split.
 
     Args:
-        low: The objective whose plan is the cheaper plan.
-        high: The objective whose plan is the more expensive plan.
+        low: The objective for which the planner makes the cheaper plan.
+        high: The objective for which the planner makes the more expensive plan.
         share: The share of requests that follow the more expensive plan, in (0, 1).
         low_bound: The bound of ``low``, in dollars or as a fraction.
         high_bound: The bound of ``high``.

@@ -315,7 +315,10 @@ class ChanceDecision(PathDecision):
 
     @property
     def sentences(self) -> str:
-        """The reason for the choice as full sentences, and that it was not made by mean times."""
+        """The reason for the choice as full sentences.
+
+        The last sentence says that the other sentences compare mean times, but the choice took random times into account.
+        """
         return (
             f"{super().sentences}\n"
             "The stochastic program made the choice; the reasons above compare the steps by their mean times."

@@ -62,8 +62,8 @@ class PathMetrics:
         """Return for each node the probability that the answer of its call is correct. The result is cached.
 
         The accuracy of a path is the sum of these chances, weighted by the probability of reaching each node. With
-        ``confidence``, chances are lowered until every path's accuracy is the lower end of its interval, as far as chances in
-        [0, 1] allow that. Raises :class:`ConfigError` if the trie has no standard errors.
+        ``confidence``, the chances are lowered so that the accuracy of each path becomes the lower end of its interval. This is
+        approximate where a chance would have to leave [0, 1]. Raises :class:`ConfigError` if the trie has no standard errors.
         """
         found = self._answers.get(confidence)
         if found is None:
@@ -95,7 +95,10 @@ class PathMetrics:
         return np.asarray(values)
 
     def delay_s(self, nodes: Nodes, node: int, load_s: FloatArray) -> FloatArray:
-        """Return the seconds that load adds between ``node`` and each of ``nodes``; ``load_s`` is per call, by engine."""
+        """Return the seconds that load adds between ``node`` and each of ``nodes``.
+
+        ``load_s`` has the extra seconds per call on each engine.
+        """
         visits, group = self.visits, self.visit_group
         return np.asarray((visits - visits[group[node]]).dot(load_s)[group[nodes]])
 
@@ -204,7 +207,10 @@ class AnswerChances(NamedTuple):
 
 
 class _EngineVisits:
-    """Counts how often each path uses each engine, level by level: one call more than the parent's path."""
+    """Counts the calls on each engine along each path of the trie.
+
+    ``vectors`` has one row of counts for each distinct combination; ``group`` has the index of each node's row.
+    """
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
         trie, n_engines = annotated.trie, len(annotated.engines)

@@ -36,8 +36,8 @@ class SubtreeView:
 
     Args:
         ends: Nodes below the request's node, best first according to the objective; None for the whole subtree in trie order.
-        columns: Quantity to its value at each node of the view, as far as the caller has computed them already; None if it has
-            none.
+        columns: The values that the caller has already computed: an array over the nodes of the view for each quantity. None
+            without such values.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class SubtreeView:
         return feasible
 
     def among(self, allowed: BoolArray) -> SubtreeView:
-        """Return a copy of this view with ``allowed`` as its allowed nodes."""
+        """Return a copy of this view in which the request may end only at the nodes of the mask ``allowed``."""
         other = copy(self)
         other.allowed = allowed
         return other
@@ -177,5 +177,5 @@ class SubtreeView:
         raise AssertionError("without bounds every allowed node is feasible")
 
     def _binding_first(self, relaxed: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the relaxed bounds in a new order: first the bounds that no allowed node meets, whatever the other bounds."""
+        """Return the relaxed bounds in a new order: first those that no allowed node meets, then the others."""
         return tuple(sorted(relaxed, key=lambda bound: bool((self.allowed & self.meets(bound)).any())))

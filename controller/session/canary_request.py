@@ -16,9 +16,10 @@ class CanaryRequest:
     Each event changes a single built-in container or value, so no lock is needed.
 
     Attributes:
-        is_plan: whether the request was assigned to the plan. An earlier assignment by another process replaces this value.
-        is_resumed: whether another run has executed part of the request, so that its seconds are not the caller's waiting
-            time.
+        is_plan: whether the request was assigned to the plan. If another process began the request, the assignment by that
+            process counts.
+        is_resumed: whether another run has executed part of the request. If so, the seconds measured here are not the time that
+            the caller waited.
 
     Args:
         is_plan: as above.

@@ -190,10 +190,10 @@ class Replanner:
         return frozenset(stage_title(name, self._kind) for name in stage)
 
     def _stage_of_kind(self, before: int, stage: str | None) -> str | None:
-        """Return the trie's name of ``stage`` or, if it is None, of the only stage that can follow the node ``before``.
+        """Return the name that the trie gives ``stage`` for requests of the present type.
 
-        If ``stage`` is None and types are not distinguished, or not exactly one stage of the request's type can follow,
-        the result is None.
+        If ``stage`` is None, return the name of the only stage of this type that can follow the node ``before``. The result is
+        None if several or no such stages can follow, or if types are not distinguished.
         """
         if stage is not None or not self._kind:
             return stage and stage_title(stage, self._kind)

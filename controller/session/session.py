@@ -39,8 +39,8 @@ class Session(StopRulePolicy):
 
     Each plan starts from the given prefix, with the seconds since ``started_at`` and the recorded dollars. If the model for a
     prefix is asked for again (in a retry or a fan-out), the answer is the same, unless that model's call has failed meanwhile.
-    Calls of the prefix that another process made count with the dollars that this process recorded or, if it recorded none,
-    with the expected dollars. If the trie lacks a stage after a prefix, the stage runs its declared default model, and
+    A call of the prefix that another process made counts with the dollars that the process recorded. If it recorded none, the
+    expected dollars count. If the trie lacks a stage after a prefix, the stage runs its declared default model, and
     :meth:`trace` gives the reason.
 
     With ``cost_budget="per_request"`` and ``mode="enforce"``, :attr:`guard` authorizes every call. A call that could exceed
@@ -65,19 +65,17 @@ class Session(StopRulePolicy):
             objective raises an error in the first plan of the request, and in later plans if the request follows its plans.
         fallback: whether another model may answer after a failed call, in mode "enforce"; see :meth:`fallback_model`.
         load: the source of the engines' present load, which is read before each plan and must not block. A
-                :class:`~vinelm.requests.protocols.LoadMonitor` is also notified of this request's calls.
+            :class:`~vinelm.requests.protocols.LoadMonitor` is also notified of this request's calls.
         least_call_usd: returns the dollars that are reserved for the smallest possible call of a model. Under a per-request
-            cap,
-                plans do not use models for which this exceeds the remaining dollars.
+            cap, plans do not use models for which this exceeds the remaining dollars.
         default: returns a stage's default model; by default the model that the template declares.
         template: the workflow's stages and their order; by default the template of the trie.
         on_spent: called with the cost in dollars of each recorded call, while the lock is held.
         rows: an object that is notified when a call begins, waits or ends, such as the fleet's record of live calls; None
-            without
-                one.
+            without one.
         evidence: stores the results of the request's calls, one row per call, as a profile does; None stores nothing.
-        assigned: tells whether the request was assigned to the plan. Otherwise it runs the default models even in mode
-                "enforce", with caps and fallbacks.
+        assigned: tells whether the request was assigned to the plan. Otherwise the request runs the default models even in mode
+            "enforce", with caps and fallbacks.
         follower: an object that is notified of all events of the request; None without one.
     """
 

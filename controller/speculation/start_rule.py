@@ -48,7 +48,8 @@ class Room:
     Args:
         left_usd: the dollars left of the request's cap after spending, reservations and the best plan's cost; None without a
             cap.
-        wasted_usd: the sum of the expected waste, (1 - p) c in dollars, over the reads started so far in this request.
+        wasted_usd: the expected waste of all reads started so far in this request, in dollars. A read is wasted if the model
+            does not request it; its expected waste is its cost times the probability of that.
         running: number of prefetches in flight that the model has not requested yet.
         think_s: expected seconds of the chosen model's call under load, after which the model may request the reads.
     """

@@ -94,13 +94,14 @@ class VineLM(VineInterface, LongRunning):
             answers of served requests are unknown.
         load: the extra seconds that a call takes on each engine (the endpoint that serves a model) under the present load, read
             before each plan. It is a function, a monitor, or the file of slowdown curves that ``vinelm engine calibrate``
-            wrote. The curves are read at the number of our own calls in flight. By default load is estimated from the latencies
-            of our own calls, if they take real time. A source that is slow or hangs delays no decision.
+            wrote. A curve gives the extra seconds for a number of calls in flight. Counted are the calls of this process or, in
+            a fleet, of all processes. By default load is estimated from the latencies of our own calls, if they take real time.
+            A source that is slow or hangs delays no decision.
         correct_spend: adjust an objective's limit on the mean cost to the real cost of requests, slowly and by at most half
             (``vinelm.money.spend_control``). The adjustment is shared by all requests of an objective, and by all processes of
-            a fleet. The limit of the plan that the trie's verdict has tested is never adjusted. With another plan, an adjusted
-            limit is used for a request only if the plan under this limit may serve the request. With ``labelled``, nothing is
-            adjusted, since such requests evaluate the prediction.
+            a fleet. The limit of the plan that the trie's verdict has tested is never adjusted. For any other plan, the limit
+            is adjusted for a request only if the plan chosen under the adjusted limit may serve the request. With ``labelled``,
+            nothing is adjusted, since such requests evaluate the prediction.
         signals: the signals that the profiled workflow declares (``workflow.signals``); by default none.
         kind: finds the request's type, as the profiled workflow declares it (``workflow.kind``). It is a function of the state
             with which a graph begins, or the name of a field of that state. A request of an unknown type is planned as
@@ -263,7 +264,7 @@ class VineLM(VineInterface, LongRunning):
         Raises:
             ConfigError: the trie cannot serve. Every path needs a model that the catalog lacks, the trie is of another
                 workflow, or its plans may end where the graph has no ``vine.route``. Or the trie ends requests when their
-                answer is right, and they are not ``labelled``.
+                answer is right, and ``labelled`` is False.
             TrieFileError: the file is missing or damaged.
         """
         if trie is None and patterns is None:
@@ -564,7 +565,8 @@ class VineLM(VineInterface, LongRunning):
     def _rates_for(self, annotated: AnnotatedTrie) -> dict[tuple[str, str], float]:
         """Return the cache hit rates, by (stage, model), that plans over a trie take into account.
 
-        They are empty if a verdict or a canary decides which plans serve, since its proof holds for plans that ignore caches.
+        They are empty if a verdict or a canary decides which plans serve. What a verdict or a canary proves holds only for
+        plans that ignore caches.
         """
         is_free = annotated.verdict is None or self.allow_unproven
         return self.adapter.hit_rates if is_free and self._share is None else {}

@@ -67,7 +67,7 @@ class CanaryStatus:
 
     Attributes:
         share: fraction of new requests that get the plan; 0 once the canary has been rolled back.
-        verdict: the trie's verdict at the start of the canary, from the results in its store.
+        verdict: the trie's verdict when the canary began, which is based on the results that the trie was estimated from.
         advice: the advice by live evidence. ``"keep"``: the canary has been rolled back. ``"switch"``: the plan is proven to be
             more accurate than the current setup, or cheaper and at most ``max_loss`` less accurate. ``"undecided"``: neither is
             proven yet. ``"not enough data"``: the plan's or the current setup's requests have no feedback yet.

@@ -48,8 +48,8 @@ class Shortfall:
             that number, and includes a margin.
         more_usd: The cost of the missing rows in dollars; None if unknown, or if even running every path on every request would
             not suffice.
-        requests: The number of labelled requests that would suffice, if running every path on the present requests would not;
-            else None.
+        requests: The number of labelled requests that would suffice; None if running every path on the present requests
+            suffices, or if this is unknown.
     """
 
     half_width: float | None
@@ -107,8 +107,8 @@ def profile_until_certain(
 ) -> ProfileResult:
     """Run a profile in growing steps until an estimate from its store is certain enough.
 
-    A step ends at a larger coverage, or at a multiple of the last step's cost. Coverage alone would not do: with very many
-    paths it stays near 0 even when the rows suffice.
+    A step ends when the profile's coverage or its total cost has grown by a factor. Coverage is the share of the estimated cost
+    of a full profile. It does not suffice as a limit: with very many paths it stays near 0 even when there are enough rows.
 
     Args:
         run: Takes the end of a step (:class:`Look`), and profiles until then or until the whole profile ends. Each call

@@ -42,7 +42,7 @@ class Draws:
         """Return the key by which a request, a conversation or a tenant is assigned to a plan; a hexadecimal text.
 
         Args:
-            data: the digest of the trie's data set. With another data set, other requests get the cheaper plan.
+            data: the digest of the trie's data set. A trie of another data set thus assigns requests differently.
             kind: what ``name`` names: "request", "conversation" or "tenant". Equal names of different kinds have different
                 keys.
             tenant: the tenant that the request or conversation belongs to; "" if there is none.
@@ -57,8 +57,8 @@ def draw_secret(given: str | None, store: Path | None) -> bytes | None:
 
     Args:
         given: the operator's secret; None takes the value of the environment variable :data:`VARIABLE`.
-        store: the store of served rows. Without an operator's secret, the secret in a file next to it is used, created if
-            missing.
+        store: the store of served rows; None without one. Without an operator's secret, the secret in a file next to the store
+            is used. The file is created if it is missing.
 
     Raises:
         ConfigError: the operator's secret is too short, or the file next to the store can be neither read nor created.

@@ -43,8 +43,8 @@ def drift(
     Raises:
         StoreError: The store is missing or damaged.
         TrieFileError: The trie cannot be read.
-        ConfigError: Trie and store belong to different workflows, or the trie needs right answers to end requests, so that it
-            cannot serve.
+        ConfigError: Trie and store belong to different workflows, or the trie cannot serve because it ends requests when their
+            answer is right.
     """
     annotated, rows = _opened(trie, traces)
     monitor = DriftMonitor(annotated, config)
@@ -61,13 +61,13 @@ def update(
     Args:
         trie: The annotated trie, or its ``.vine`` file.
         traces: The store of served rows, or its path. It is only read.
-        half_life: The number of later requests after which a row counts half, and so does the data from which the trie was
-            estimated; > 0.
+        half_life: A row of a served request counts half if this number of requests came after it; > 0. The data from which the
+            trie was estimated count half after this number of served requests.
 
     Raises:
         StoreError: The store is missing or damaged.
         TrieFileError: The trie cannot be read.
-        ConfigError: Trie and store belong to different workflows, the trie needs right answers to end requests, or the
+        ConfigError: Trie and store belong to different workflows, the trie ends requests when their answer is right, or the
             half-life is not positive.
         EvidenceError: No row belongs to a path of the trie.
     """
@@ -92,7 +92,7 @@ def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | P
     """Return the trie and the rows of the requests that it served.
 
     Raises:
-        ConfigError: Trie and store belong to different workflows, or the trie needs right answers to end requests.
+        ConfigError: Trie and store belong to different workflows, or the trie ends requests when their answer is right.
     """
     from vinelm.traces import ObservationStore
     from vinelm.traces.store.kinds import told_apart

@@ -44,7 +44,7 @@ class _Answered:
     Attributes:
         digest: the digest of the current setup's answer.
         message: the current setup's answer as a chat message.
-        run: the results of the run that gave it.
+        run: the results of the calls in the current setup's run, which ended with this answer.
         others: all answers to the request as chat messages, keyed by their digests; they include the current setup's.
     """
 
@@ -70,7 +70,10 @@ class References:
     _same: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def compared(self, store: ObservationStore) -> Compared:
-        """Return a function that takes the rows of a profile and returns them with scores, using the store's current labels."""
+        """Return a function that takes the rows of a profile and returns them with scores.
+
+        Scores come from comparisons with the current setup's answers, and from what people have said about answers so far.
+        """
         known = ReplayRows(store)
         said = {} if known.is_new else known.said()
         units = {} if known.is_new else {(row["request"], row["answer"]): row["unit_id"] for row in known.units()}

@@ -50,8 +50,8 @@ class RequestPlanners:
         """Return the planner of a new request, whose plans end only where the graph can end a request. It plans over signals if
         the trie has them.
 
-        Plans over signals may continue after a passed check. If so, and if the policy cannot end requests in every loop of the
-        graph, the planner plans over paths instead.
+        Plans over signals may continue after the check has passed an answer. If they may, but the policy cannot end requests in
+        every loop of the graph, the planner plans over paths instead.
 
         Args:
             returns_earlier: whether the run can return an earlier answer than its last. None means True if answers are declared
@@ -96,9 +96,9 @@ class RequestPlanners:
             raise ConfigError(f"the trie is of another workflow: its stages are {known}")
 
     def _without_exit(self, annotated: AnnotatedTrie) -> list[str]:
-        """Return the stages that may give a request's final answer, but after which no wrapped edge can end the request.
+        """Return the trie's stages that may give a request's final answer, but after which no wrapped edge can end the request.
 
-        They are stages of the trie. Empty if the edges do not show this.
+        Empty if the wrapped edges do not show after which stages a request can end.
         """
         template = annotated.template.base
         exits = self._adapter.exits_of(template)

@@ -37,8 +37,8 @@ class EvidenceConfig:
 
     Args:
         store: the store that the rows are written to, created if it does not exist. Its folder must exist.
-        on_drift: called in a separate thread with each annotation of the trie that no longer fits the served requests; None for
-            no call.
+        on_drift: called in a separate thread with each value of the trie (a cost, a time or a rate) that no longer fits the
+            served requests; None for no call.
     """
 
     store: str | Path

@@ -309,14 +309,14 @@ class Autopilot:
     def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
         """Count a call's outcome, its cost in dollars and its seconds, summed over all models called.
 
-        Without ``seconds`` the cost is not compared between plans: such a call was not assigned to a plan at random.
+        Without ``seconds``, neither the cost nor the seconds are compared between plans.
 
         Args:
             step: The key of the call's step.
             key: The request's name.
             outcome: The letter in :mod:`vinelm.traces.served.piloted` that states who answered.
             usd: The cost in dollars.
-            seconds: The seconds; None if unknown.
+            seconds: The seconds; None if they are unknown or the call was not assigned to a plan at random.
         """
         state = self._states.get(step)
         if state is None or state.plan is None:

@@ -117,7 +117,7 @@ class CascadeModel(DelegatingChatModel):
 
     @property
     def todays(self) -> BaseChatModel:
-        """The chat model of the current model, for a form of call that a plan of several models does not support."""
+        """The current model as a chat model, for a form of call that a plan of several models does not support."""
         call: PlanCall = self.binding
         return call.make(call.today)
 

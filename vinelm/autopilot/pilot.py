@@ -196,7 +196,8 @@ class Pilot:
     def _run_of(self, work: ReplayRun, key: str, state: StepState) -> StepRun | None:
         """Return an object that replays a step's recorded calls of the current attempt, in order.
 
-        None if the attempt has ended or has no call yet.
+        None if the attempt has ended or has no call yet. Also decides whether more calls should be recorded; if enough calls
+        were recorded after an attempt without a plan, a new attempt begins.
         """
         units = [unit for unit in self.kept.of_step(key) if unit.unit_id > state.since and unit.model == state.today]
         if state.ended:

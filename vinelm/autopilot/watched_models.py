@@ -109,10 +109,9 @@ class WatchedModels:
         return self._models.chat_model(name, found, limits) if isinstance(found, CallContext) else found
 
     def _chosen(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> CallContext | CascadeModel:
-        """Return the chat model of the plan that runs instead of the model ``name``; without such a plan, a context for
-        ``name``.
+        """Return the chat model of the plan that runs instead of the model ``name``; without a plan, return a context.
 
-        The caller makes the model ``name`` with this context. It is ``call``, extended to record the call if that is wanted.
+        The caller makes the chat model of ``name`` with this context, which is ``call``, extended to record the call if needed.
         """
         watch, step = self._watch, step_key(call.stage)
         state = watch.state_of(step)

@@ -86,7 +86,7 @@ class BoundGuard:
 
         Args:
             what: The name of the guard's method, for ``on_failure``.
-            may_refuse: Whether a :class:`CallRefused` is the guard's regular answer, which is raised; otherwise it
+            may_refuse: Whether the guard may refuse the call. If so, its :class:`CallRefused` is raised; otherwise this error
                 counts as a failure of the guard.
         """
         try:

@@ -91,7 +91,7 @@ class SpendControl:
     def follow(self, factor: float | None) -> None:
         """Use ``factor``, which another process has computed, until the next call of this method.
 
-        None means that this process computes the factor again.
+        With None, this process computes the factor from its own counts again.
         """
         with self._lock:
             self._is_led = factor is not None

@@ -1,7 +1,7 @@
-"""Checks whether the token counts that a server states are possible, and for how long a prompt is to be cached.
+"""Checks whether a server's token counts are possible, and whether a prompt asks to be cached for an hour.
 
-Costs are computed from the counts that the server states. If these are impossible for the prompt, the call's maximum
-cost is charged. A fact that the server does not state is taken from the prompt.
+Costs are computed from the counts that the server states. If these are impossible for the prompt, the call's maximum cost is
+charged. If the server does not state how long a prompt stays cached, the duration that the prompt asks for counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MARKS = ("cache_control", "cachePoint", "cache_point")
 
 
 def is_too_few(tokens: int, *texts: str) -> bool:
-    """Return whether ``tokens`` is smaller than the smallest possible number of tokens of these texts."""
+    """Return whether these texts are too long to have only ``tokens`` tokens, even at :data:`MOST_CHARS` characters each."""
     most = MOST_CHARS * tokens + SPARED_CHARS if tokens else 0
     return sum(map(len, texts)) > most and sum(len(_RUN.sub(r"\1", text)) for text in texts) > most
 

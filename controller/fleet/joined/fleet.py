@@ -213,8 +213,8 @@ class Fleet:
 
         Args:
             gates: the queues in which calls of replica groups wait.
-            groups: engine to its replica group, or to its own name without a group; for every engine of the catalog. Other
-                processes see it.
+            groups: the replica group of each engine of the catalog; the engine's name if it has no group. Other processes see
+                it.
             facts: this process's settings, which should be the same in all processes. Other processes see them.
         """
         with self._lock:

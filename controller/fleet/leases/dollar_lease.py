@@ -190,9 +190,9 @@ class DollarLease(Chore):
     Never leases more than the daily cap, even if processes, Redis or the journal's machine crash. So tenants spend at most the
     cap, plus the amount by which single calls exceed their maximum cost. Each grant is written to the journal before it is
     spent. If Redis has lost the granted sums, or has outdated ones, nothing is granted until they are restored from the
-    journal. Grants that are not in the journal at that time become void. If clocks disagree, nothing is granted. If a clock
-    was set back, grants for later days also count for the present day. A grant is not used if Redis's answer is lost or the
-    journal cannot be written. Its dollars are free again once this process next reports its amounts to Redis.
+    journal. Grants that are not in the journal at that time become void. If clocks disagree, nothing is granted. If a clock was
+    set back, grants for later days also count for the present day. A grant is not used if Redis's answer is lost or the journal
+    cannot be written. The dollars of such a grant are free again once this process reports to Redis what it holds.
 
     Args:
         daily_usd: the daily cap in dollars by tenant; ``"*"`` for each other tenant.
@@ -386,7 +386,8 @@ class DollarLease(Chore):
     def _restore(self, link: RedisLink) -> None:
         """Restore the granted sums in Redis from the journal, unless another process has done so already.
 
-        The journal then rejects dollars that were granted before and are not in it yet, so that they are not spent in addition.
+        From then on, the journal refuses to record a grant that Redis made before. The restored sums do not contain such a
+        grant, so its dollars must not be spent.
         """
         # Another process may have restored already. Its generation is newer: adopting it is enough.
         current = self._journal.generation()
@@ -403,9 +404,10 @@ class DollarLease(Chore):
         self._generation = found.generation
 
     def _settle_unsure(self, link: RedisLink, account: TenantAccount) -> None:
-        """Write an account's amounts to the journal and to Redis, for days on which a write to the journal failed.
+        """Correct the journal and Redis for the days on which writing an account's grant to the journal failed.
 
-        A failed write may have been stored all the same. Then the journal shows more than this process holds.
+        A write that seemed to fail may have been stored, so that the journal shows more than this process holds. The amount
+        that it really holds is written to both.
         """
         for where in [unsure for unsure in self._unsure if unsure[0] == account.tenant]:
             self._journal.give_back(self._process, where, self._amount(where))

@@ -63,10 +63,11 @@ class Restored(NamedTuple):
     Attributes:
         generation: the number of the new generation.
         last_day: the last day for which dollars were granted, in days since 1970.
-        grants: all grants that are kept.
-        back: if a clock was set back, the last day before ``last_day`` for which dollars were granted afterwards; else 0.
-        carry: the day against whose cap the grants of the day ``back`` also count. This is the day of the first grant after
-            the clock had caught up with ``last_day``; 0 before that grant.
+        grants: all grants in the journal, after old grants were deleted.
+        back: the last day before ``last_day`` for which dollars were granted after a clock had been set back; 0 if there is
+            none.
+        carry: the day of the first grant after the clock had reached ``last_day`` again; 0 before that grant. The grants for
+            the day ``back`` also count against the cap of this day.
     """
 
     generation: int
@@ -210,10 +211,10 @@ class SpendJournal:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
 
     def restore(self) -> Restored:
-        """Begin a new generation of grants, as Redis's sums are restored, and return the journal's state with all kept grants.
+        """Begin a new generation of grants, as Redis's sums are restored, and return the journal's state.
 
-        From then on, :meth:`hold` rejects amounts that were granted in an earlier generation. Old grants are deleted
-        (:data:`KEPT_DAYS`).
+        From then on, :meth:`hold` rejects amounts that were granted in an earlier generation. Grants that are older than the
+        last :data:`KEPT_DAYS` days with grants are deleted.
         """
         with self._transaction() as run:
             run("UPDATE fleet_generation SET number = number + 1")
@@ -245,9 +246,9 @@ def _last_day(run: Callable[..., Any]) -> int:
 
 
 def _note_day(run: Callable[..., Any], day: int) -> None:
-    """Record ``day`` as the day of the last grant, and whether a clock was set back since the previous grant.
+    """Record that dollars are granted for ``day``. If there are grants for a later day, record that a clock was set back.
 
-    If Redis loses its data, both are restored from here. ``run`` runs one SQL statement.
+    If Redis loses its data, these records are copied from the journal back to Redis. ``run`` runs one SQL statement.
     """
     last, recent, back = _last_day(run), _fact(run, "recent"), _fact(run, "back")
     if day != recent or day > last:

@@ -260,7 +260,8 @@ def _kept(most: int, limit: int, used: int) -> int:
     """Return how much of an engine's limit per minute (requests or tokens) this process should keep of its share.
 
     Args:
-        most: the maximum to keep, as the Redis script answers; -1 stands for the whole limit, -2 for ``used`` plus a quarter.
+        most: the maximum to keep, as the Redis script answers; -1 stands for the whole limit, -2 for a quarter more than
+            ``used``.
         limit: the engine's limit per minute, for all processes together.
         used: the number that this process's calls used in the last minute.
     """

@@ -67,7 +67,7 @@ class FleetStatus:
 
 
 def fleet_status(link: RedisLink, view: FleetView, catalogs: int = 0) -> FleetStatus:
-    """Return a summary of a view and of the leadership.
+    """Return a summary of the calls in a view, with the leading loop and the version of the orders.
 
     ``catalogs`` is the number of different catalogs among the view's processes; see :meth:`FleetReader.catalogs`.
 

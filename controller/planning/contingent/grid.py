@@ -1,9 +1,9 @@
 """Makes plans that depend on a request's remaining time and money, not only on its node.
 
 Different sequences of calls may lead to the same node, so requests reach a node with different amounts left. The best choice
-depends on these amounts. They lie on a grid of :data:`BINS` equal parts, and values are interpolated between its points. So
-plans under caps are approximate here. But the least amount that a node needs before an answer is exact, so that no plan exceeds
-a cap because of the grid's resolution.
+depends on these amounts. Plans are computed for the amounts on a grid of :data:`BINS` equal parts; for amounts between its
+points, values are interpolated. So plans under caps are approximate here. But the least amount that a request needs to get an
+answer from a node is exact. So no plan exceeds a cap because of the grid's resolution.
 
 With ``risk="dp"`` (not in the VineLM paper), calls take independent log-normal times with the trie's means and variances.
 Then a sequence of calls may exceed the remaining time: the value of a call is the mean over the times that it may take, and 0
@@ -166,7 +166,7 @@ class LeftGrid:
     def in_time(self, edges: Integers | slice) -> FloatArray:
         """Return for each edge and each k from 0 the probability that the edge's call takes at most k steps of the time axis.
 
-        The result has the shape (edges, steps + 1).
+        Times are rounded to whole steps. The result has the shape (edges, steps + 1).
         """
         assert self.chance_axis is not None
         cap, bins = self.caps[self.chance_axis], self.shape[self.chance_axis] - 1
@@ -209,15 +209,15 @@ class LeftGrid:
             in_time: The result of :meth:`in_time` for the edges.
 
         Returns:
-            An array that broadcasts against (*grid, edges).
+            An array whose shape can be broadcast to (*grid, edges).
         """
         return 1.0 - in_time.T.reshape(*(size if k == self.chance_axis else 1 for k, size in enumerate(self.shape)), -1)
 
     def shifted(self, values: FloatArray, edges: slice) -> FloatArray:
         """Convert values for the amounts left after each edge's call to values for the amounts left before the call.
 
-        Both have the shape (*grid, edges); values between grid points are interpolated linearly. An axis of random times stays
-        unchanged; for it, see :meth:`expected`.
+        Both have the shape (*grid, edges); values between grid points are interpolated linearly. If calls take random times,
+        nothing is shifted along the time axis; :meth:`expected` converts values there.
         """
         for axis, cap in enumerate(self.caps):
             if axis == self.chance_axis:

@@ -163,7 +163,7 @@ class GridProblem(Problem):
     def least_beyond(self, missed: Sequence[str]) -> float:
         """Return the least amount that suffices for an answer if all the ``missed`` caps are ignored.
 
-        It suffices for any branch that may come. Its unit is that of the first of the ``missed`` caps: seconds or dollars.
+        The amount suffices whichever branch comes. It is in seconds or dollars: the unit of the first of the ``missed`` caps.
         """
         cap, least = self.limits[missed[0]], []
         for group in self.groups:
@@ -278,7 +278,10 @@ class GridProblems(Problems):
         )  # fmt: skip
 
     def _paying(self, objective: Objective, limits: Mapping[str, GridCap]) -> DecisionGraph:
-        """Return the decision graph whose array ``cost_usd`` holds the quantity that the objective's goal counts as cost."""
+        """Return the decision graph with the cost of each edge's call in ``cost_usd``, in dollars.
+
+        In a subclass, the costs are seconds if the objective minimizes latency.
+        """
         return self.graph
 
     def _times_of(self, objective: Objective, load_s: FloatArray | None) -> dict[str, Any]:
@@ -316,8 +319,8 @@ class GridProblems(Problems):
     def _seconds(self, objective: Objective, whole: float, load_s: FloatArray | None, used: float) -> GridCap:
         """Return the cap on a request's time.
 
-        With a margin, each call reserves ``z`` standard deviations. Their total is more than ``z`` standard deviations of the
-        whole time.
+        With ``risk="mean+sd"``, each call reserves its mean time plus ``z`` standard deviations. The sum of these margins is
+        larger than ``z`` standard deviations of the total time.
         """
         annotated, graph, z = self.metrics.annotated, self.graph, 0.0
         if objective.risk == "mean+sd":

@@ -157,9 +157,11 @@ class Admissible:
     barred: Collection[str] = ()
 
     def admitted(self, spans: Sequence[Span]) -> tuple[list[Span], list[BoolArray | None]]:
-        """Return the levels after the start that a plan can reach, and for each level a mask of its allowed edges (None: all).
+        """Return the levels after the start that a plan can reach, and for each level a mask of its allowed edges.
 
-        If some level has no allowed edge, the first such level is the last one returned.
+        A level is the reachable positions at one depth, with their edges. A mask is None if all edges of the level are allowed.
+
+        If a level has no allowed edge, deeper levels are left out.
         """
         kept: list[Span] = []
         masks: list[BoolArray | None] = []
@@ -222,7 +224,7 @@ def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission:
 def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
     """Return for each node of a level the lowest worst case of any plan from there on, in seconds or dollars.
 
-    ``least`` has the same for each branch of these nodes. For ``measure`` see :func:`least_of_the_longest`.
+    ``least`` has the lowest worst case from each branch of these nodes on. For ``measure`` see :func:`least_of_the_longest`.
     """
     low, high = span.nodes
     groups = slice(*span.groups)

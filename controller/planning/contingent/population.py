@@ -60,7 +60,8 @@ class Population:
         problem: The planning problem from the root on, at zero load.
         curve: The problem's hull; shared by objectives that differ only in their bounds on averages.
         fixed: The fixed plans of the problem.
-        uncapped: The hull without caps, if the problem has caps and merged nodes; its plans that meet the caps are exact.
+        uncapped: The hull of the problem without its caps; None unless the problem has caps and merged nodes. Plans on this
+            hull that meet the caps are exact.
         errors: A cache of the plans' standard errors, shared like the hull. It maps the ``id`` of an object (a corner or
             ``fixed``) to the object itself and its standard error or errors.
     """
@@ -94,8 +95,8 @@ class Population:
     def hull(self) -> Hull:
         """Return the part of these plans' upper convex hull that is needed to divide requests between two corners.
 
-        The part contains the objective's bound on the mean. A plan on it may cost more than the bound, because only some of the
-        requests follow this plan.
+        Only the part near the objective's bound on the mean is sure to be complete. A plan on the hull may cost more than the
+        bound, because only some of the requests follow this plan.
         """
         # Only the edge that spans the bound is refined: the rest of the hull does not matter for a mixture.
         capped, loose = self._spanning(self.curve), [] if self.uncapped is None else self._spanning(self.uncapped)

@@ -112,7 +112,7 @@ class Problem:
         return all(cap.holds(plan) for cap in self.caps.values())
 
     def uncapped(self) -> Problem | None:
-        """Return this problem without caps if plans under caps are only approximate; None if they are exact, as here."""
+        """Return None, because plans under caps are exact here. A subclass returns the problem without caps."""
         return None
 
     # -- the best plan -------------------------------------------------------------------------------------------
@@ -158,8 +158,8 @@ class Problem:
     ) -> tuple[Induction, Best, Callable[[Mapping[int, int]], Integers]]:
         """Return the backward induction, the best edge of each branch of the start, and a function for the later choices.
 
-        The function takes the choices at the start, keyed by group, and returns the choices below; in a tree, these do not
-        depend on the choices at the start.
+        The function takes the choices at the start, keyed by group, and returns the choices on all later branches. In a tree,
+        the later choices do not depend on those at the start.
         """
         spans, masks = admission.admitted(self.spans)
         found = Induction(self.graph, spans, goal, masks)

@@ -20,10 +20,10 @@ class PlanGoal(NamedTuple):
 
     Ties go to higher accuracy, then lower cost, then lower worst-case latency, then ending, then trie order. A request that
     reaches :data:`NOTHING` (no model fits) has no correct answer and no further cost. With ``answers_first``, the probability
-    of this is minimized before everything else. A price of 0 means ``AnnotatedTrie.least_price``.
+    of reaching :data:`NOTHING` is minimized before everything else. A price of 0 means ``AnnotatedTrie.least_price``.
 
-    If times are random (:mod:`.grid`), late answers count as :data:`NOTHING`, and ``late`` times their probability is
-    subtracted from the criterion.
+    If times are random (:mod:`.grid`), a late answer counts as :data:`NOTHING`. The criterion is also reduced by ``late`` times
+    the probability of a late answer.
     """
 
     target: Literal["accuracy", "cost"] = "accuracy"
