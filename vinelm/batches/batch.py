@@ -273,10 +273,10 @@ class _Prepared:
         )
 
     def within_deadline(self, steered: Steered) -> Steered:
-        """Return ``steered`` with the field ``is_in_batches`` set: whether there is time for a first batch and then for all
-        requests.
+        """Return ``steered`` with ``is_in_batches`` set: whether calls go in the providers' batches.
 
-        Without batch prices or without a deadline, ``steered`` is returned unchanged.
+        They do if, after waiting for one batch, all requests could still be run before the deadline. Without batch prices or
+        without a deadline, ``steered`` is returned unchanged.
         """
         if self.times is None or steered.deadline_s is None:
             return steered

@@ -85,8 +85,8 @@ class CallOrder:
 
     At first, requests are finished in the order in which they began. This is best if each call extends the previous prompt of
     its request, and that prompt is still cached. If this turns out to be wrong, the calls of all requests are ordered
-    depth-first by their prompts instead. When every request has begun, the calls with the fewest calls before them go first, so
-    that the last requests end together.
+    depth-first by their prompts instead. When every request has begun, calls of the requests with the fewest calls so far go
+    first, so that the last requests end together.
 
     Attributes:
         version: Changes whenever waiting calls must be ranked again.

@@ -37,9 +37,10 @@ class Order(NamedTuple):
 def depth_first(shapes: Iterable[Shape]) -> Order:
     """Return an order of requests in which prompts with a common beginning are neighbours.
 
-    It is the order of a depth-first walk through the radix tree of the prompts, earliest branch first. If one request is served
-    at a time, a least-recently-used cache of at least one prompt's size computes each shared prefix only once. Equal prompts
-    keep their order. Takes about 200 bytes for a prompt of 2,000 tokens, and a second for 50,000 such prompts.
+    It is the order of a depth-first walk through the radix tree of the prompts. Branches are taken in the order in which they
+    first occur in ``shapes``; equal prompts keep their order. If one request is served at a time, a least-recently-used cache
+    of at least one prompt's size computes each shared prefix only once. Takes about 200 bytes for a prompt of 2,000 tokens, and
+    a second for 50,000 such prompts.
 
     Args:
         shapes: For each request, the shape of its first call's prompt: digests and token counts of the prompt's beginnings. All

@@ -2,8 +2,9 @@
 
 With a price per second, every invocation costs its dollars plus the price of its seconds. So a planner that limits only costs
 finds the plans on the convex hull of cost and seconds. The price is the ratio of the marginal values of a second and a dollar
-in a linear program over the plans that are already known. The program is solved again with the plans
-found at that price, until no new price follows (column generation; Dantzig and Wolfe, 1960).
+in a linear program over the plans that are already known. The planner then finds the best plans at that price, and the program
+is solved again with them. This ends when a price repeats, or after a maximum number of rounds (column generation; Dantzig and
+Wolfe, 1960).
 """
 
 from __future__ import annotations

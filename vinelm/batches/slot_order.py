@@ -50,9 +50,9 @@ class _Slot:
         points: Digests of the cached prompt's prefixes.
         call: The call in progress; None if the slot is free.
         depth: The field ``depth`` of the slot's last call.
-        own: How many tokens at the beginning of the last call's prompt a free slot, normally this one, had cached before the
-            call.
-        other: How many further tokens of that prompt were then cached in a busy slot.
+        own: The number of tokens at the beginning of the last call's prompt that some free slot, normally this one, had cached
+            when the call was sent.
+        other: The number of tokens by which a busy slot had cached more of that prompt; 0 if none had.
         used: When the slot's last call ended, as a number that increases over time.
     """
 
@@ -88,11 +88,11 @@ class SlotOrder:
     """Estimates which prompt each slot of one engine has cached, and orders the waiting calls accordingly. Does no I/O; not
     thread-safe.
 
-    A freed slot first takes calls whose prompt begins like its cached prompt: longest match first, then calls of the same
-    stage, which may share more than is known. Next come calls that share no beginning with a call in flight. A call that begins
-    like a call in flight waits for that call's slot, because parallel slots would compute the same prefix twice. A slot may
-    stay free because of this, unless calls with that beginning are frequent enough to fill another slot. Among equals,
-    requests are finished in starting order.
+    A freed slot first takes calls whose prompt begins like its cached prompt, longest match first. Of equally long matches, a
+    call of the cached prompt's stage goes first, since it may match further than the recorded prefixes show. Next come calls
+    that share no beginning with a call in flight. A call that begins like a call in flight waits for that call's slot, because
+    parallel slots would compute the same prefix twice. A slot may stay free because of this, unless calls with that beginning
+    are frequent enough to fill another slot. Among equals, requests are finished in starting order.
 
     Args:
         slots: The number of calls that the engine serves at a time.
@@ -149,9 +149,9 @@ class SlotOrder:
         return self._waiting[alike] * self.slots <= self._busy[alike] * max(self.under_way, self.slots)
 
     def _held(self, call: Prompted) -> tuple[int, int]:
-        """Return how many tokens at the beginning of the call's prompt are cached, as two numbers.
+        """Return how many tokens at the beginning of the call's prompt are cached in a free slot, and how many in a busy slot.
 
-        The first is for the free slot that has cached most of the prompt, the second for the busy slot that has.
+        If several free (or busy) slots have cached a beginning, the longest one counts.
         """
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 

@@ -76,8 +76,8 @@ class Steering:
     predicted. If a block has several plans, each with a share of the requests, a hash of the request's key selects one.
 
     Without a deadline, the plans of a block depend only on results of earlier blocks, except the block directly before it. So
-    an interrupted batch continues with the same plans, but some requests must wait (:meth:`waits`). With a deadline, plans also
-    depend on the clock.
+    an interrupted batch continues with the same plans. But some requests must wait for the results on which their plan depends
+    (:meth:`waits`). With a deadline, plans also depend on the clock.
 
     Prompts with a common beginning are best served by one model, whose cache is warm. If a block's requests are divided between
     two plans, it does not matter which request gets which plan, but a switch between them causes a cache miss. So neighbours of

@@ -226,7 +226,7 @@ def read_dataset(
         path: The file or folder.
         columns: The columns that become inputs, labels and ids. None lets the format decide.
         limit: Maximum number of requests to read; None reads all.
-        may_repeat: Name rows without an id by their line, so that equal rows may occur more than once.
+        may_repeat: The id of a row without an id is its position in the file, so that equal rows may occur more than once.
 
     Returns:
         The requests with their ids: the column ``id``, or a digest of the row, which does not depend on its position.

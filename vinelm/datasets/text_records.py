@@ -30,8 +30,8 @@ def csv_records(path: Path) -> Iterator[Record]:
     The delimiter is the most frequent of ``, ; TAB |`` in the header.
 
     Raises:
-        DatasetError: A line is not CSV or has another number of fields than the header, or a column has no name or one that
-            repeats.
+        DatasetError: A line is not CSV or has another number of fields than the header, or a column's name is empty or occurs
+            twice.
     """
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
     lines = _lines(path)

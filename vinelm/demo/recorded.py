@@ -234,7 +234,7 @@ class _Application:
         """Yield the policies to compare: each model alone, the best fixed plan within the cost limit, VineLM's plan and, if the
         subject asks for it, the cheapest plan of equal accuracy.
 
-        A single model is called once per request, because it would only repeat its recorded answer.
+        A single model is called once per request, because a second call would only repeat its recorded answer.
         """
         for model in self.annotated.trie.models:
             yield _Policy(model, "in_use" if model == subject.today else "model", self._along({"path": (model,)}))

@@ -241,11 +241,11 @@ class Gateway:
         return Objective.from_dict(plain)
 
     def _step_of(self, request: Request, form: Form, body: Mapping[str, Any]) -> tuple[str, str, str | None]:
-        """Return a tuple of the step that makes the call, the step's name, and the catalog entry that the client named.
+        """Return the identifier of the step that makes the call, the step's name, and the catalog entry that the client named.
 
-        The name is empty if neither the client nor the prompt gives one. The step is identified by its name or, without
-        one, by an identifier made from the prompt. If there are too many steps, new ones share one identifier. The third
-        item is None if the client named a step instead of a model.
+        The name is empty if neither the client nor the prompt gives one. The identifier is the name or, without one, a
+        text made from the prompt. If there are too many steps, new ones share one identifier. The catalog entry is None if
+        the client named a step instead of a model.
         """
         model, title = body["model"], request.headers.get("x-vinelm-step", "")
         default = None

@@ -60,9 +60,7 @@ class Form(ABC):
 
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return a body's messages in the format of Chat Completions. The gateway identifies the step by them, and records
-        them.
-        """
+        """Return a body's messages in the format of Chat Completions, to record them and to identify the step."""
 
     @abstractmethod
     def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -26,8 +26,8 @@ def app_repeats(error: Exception) -> bool:
     """Return whether the application's ``retry_policy``, ``with_fallbacks``, ``with_retry`` or middleware will repeat the call.
 
     Call this function after a failure, from the code that made the call: it looks for retry code on the call stack. A node's
-    ``retry_policy`` counts only while it would repeat this error. VineLM's fallback follows after the policy's last attempt, so
-    that the numbers of attempts add up instead of multiplying.
+    ``retry_policy`` counts only while it would repeat this error. VineLM falls back to another model only after the last
+    attempt of the ``retry_policy``. Otherwise every attempt would fall back, which would multiply the number of calls.
     """
     return _is_inside_repeater() or _is_retried_node(error)
 

@@ -123,7 +123,7 @@ def taken(bind_tools: Callable[..., Any], options: Mapping[str, Any]) -> dict[st
 def _read_form(tool: Any, strict: bool | None) -> Any:
     """Return ``tool`` in OpenAI's format; a tool that cannot be converted (a provider's built-in tool) is returned unchanged.
 
-    ``strict`` states whether arguments must match the schema exactly; with None the format does not state it.
+    ``strict`` states whether arguments must match the schema exactly; None leaves this unstated.
     """
     try:
         return convert_to_openai_tool(tool, strict=strict)

@@ -280,9 +280,9 @@ def _with(options: dict[str, Any], begun: _Begun) -> dict[str, Any]:
 
 
 def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
-    """Remove the invocation that has already begun (:class:`_Begun`) from ``options``, and return it if attempt ``number`` is
-    0.
+    """Remove from ``options`` the invocation that begins before the call's first attempt (:class:`_Begun`).
 
+    If ``number`` is 0, the first attempt is about to be made: mark the invocation as taken by it, and return the invocation.
     Returns None for later attempts, and if ``options`` has no such invocation.
     """
     begun: _Begun | None = options.pop(BEGUN, None)

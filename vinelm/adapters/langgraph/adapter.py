@@ -279,8 +279,8 @@ class GraphInterface(OneProcess):
             ahead: for a tool that a node of the graph calls: returns that call's arguments, by key, from the state before the
                 preceding stage; None if they are not known yet. The call may then start during that stage, with the plan's
                 probability that a stage of ``before`` comes next.
-            before: names of the stages before which the node calls the tool: those that come right after this node. Only this
-                node's branch may lead to them.
+            before: names of the stages that come right after the node that calls the tool. Requests
+                must not reach these stages by another branch.
             unchecked: prefetch calls even if the application may still refuse or change them: by an interrupt, a middleware, or
                 a node between the model and the tool. Without it, such a tool is not prefetched.
 
@@ -393,7 +393,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         call, acall: begin an invocation whose path the run keeps in memory.
         path_of: returns the run and the path at a node or edge. These five are methods of
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
-        called: for each stage, the different default models of the chat models that have been called for it, in order.
+        called: for each stage, the default models of the chat models that were called for it, without duplicates.
         defaults: makes the policies of runs without a plan (:class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`).
         default_scope: returns an invocation on the default model, after a failure inside VineLM; a method of ``defaults``.
         finder: finds the run that an invocation belongs to.

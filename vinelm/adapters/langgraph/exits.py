@@ -47,8 +47,8 @@ def with_graph_exits(template: Template, graph: Any) -> Template:
     has an ``end=`` from which END is reached without another stage. An edge of the application's own to END counts in four
     cases: the graph has no ``vine.route``, no stage follows, the stage is the template's last one, or the template branches. At
     such an edge only the application can end the request. A stage also counts if only optional stages or judges come between it
-    and the end (:meth:`~vinelm.Template.held_before`). If the graph shows no such end, or not all nodes of the stages, the
-    template is returned unchanged.
+    and the end (:meth:`~vinelm.Template.held_before`). If the graph shows no such end, or if some stage has no known
+    node, the template is returned unchanged.
 
     Args:
         template: The workflow's shape.

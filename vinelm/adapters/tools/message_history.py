@@ -57,7 +57,7 @@ class Conversation:
         """Return the user's messages and the answered tool calls. Only messages added since the last call of this method are
         read.
 
-        The events that an earlier call returned are returned as the same objects. A conversation that does not extend the
+        Events that an earlier call returned are returned again, not copied. A conversation that does not extend the
         previous conversation is read from its start.
         """
         if not begins_with(messages, self._messages):

@@ -234,8 +234,11 @@ class ReadAhead:
         return True
 
     def _has_place(self, tool: DeclaredTool, key: str) -> bool:
-        """Return whether this prefetch may start: no write is in flight, fewer than ``at_once`` prefetches run, and no earlier
-        prefetch of the call or the tool forbids it.
+        """Return whether this prefetch may start now.
+
+        The run must not have ended, no write may be in flight, and fewer than ``at_once`` prefetches may be running. The same
+        call must not be prefetched already. No earlier prefetch of the tool may have failed, or still have been waiting when
+        the application's call ended.
         """
         assert self.speculation is not None
         if self._has_ended or self._writing or self.box.writing or (id(tool), key) in self._reads:
@@ -406,8 +409,9 @@ class ReadAhead:
     # -- telling -------------------------------------------------------------------------------------------------
 
     def _tell_dropped(self, *, is_over: bool = False) -> None:
-        """Record the dropped reads that have ended, as prefetches that no call has used. ``is_over`` states that the run has
-        ended; then the reads that still run are recorded, too.
+        """Record each dropped read that has ended as a prefetch that no call has used.
+
+        ``is_over`` states that the run has ended. The dropped reads that are still running are then recorded, too.
         """
         if not self._dropped:
             return

@@ -102,7 +102,7 @@ class RequestAccount:
 
     @property
     def key(self) -> str:
-        """The account's name, which the path's entries also store; an empty string until the account is opened."""
+        """The account's name, which is also stored in the request's path; an empty string until the account is opened."""
         return self._found.key
 
     async def open(self, begun: Beginning, *, is_async: bool) -> None:

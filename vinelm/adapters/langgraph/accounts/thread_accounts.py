@@ -177,11 +177,13 @@ class ThreadAccounts:
     async def _of_birth(
         self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
     ) -> tuple[list[str], list[str]]:
-        """Return the keys of the accounts in ``known`` that may belong to the run's request, as two lists.
+        """Return two lists of keys of ``known``: accounts of the run's request, and accounts that may belong to it.
 
-        The first list has accounts of the request whose input is in the checkpoint ``birth``. The second has accounts that may
-        be of this or another request. If ``birth`` is None, the first list is empty. The second then has the accounts that were
-        opened, or may have been opened, right after the account ``after``; all accounts if ``after`` is None.
+        The first list has the accounts of the request whose input is in the checkpoint ``birth``. The second has accounts for
+        which the checkpoint of their request's input is unknown.
+
+        If ``birth`` is None, the first list is empty. The second then has the accounts that were opened, or may have been
+        opened, right after the account ``after``. If ``after`` is None, too, it has all accounts.
         """
         if birth is None:
             return [], [key for key, one in known.items() if after is None or one.after in {None, after}]

@@ -263,8 +263,8 @@ class RouteEdge:
     def _arms(self, places: tuple[str, ...], template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
         """Return the stages that may come next at ``places``; None if unknown.
 
-        ``stages`` are the stages of the request so far. If the template allows some of the found stages after them, only these
-        are returned.
+        ``stages`` are the stages of the request so far. Stages that the template does not allow next are left out, unless it
+        allows none of the stages that may come at ``places``.
         """
         found: set[str] = set()
         for place in places:

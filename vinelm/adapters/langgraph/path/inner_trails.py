@@ -68,10 +68,10 @@ class InnerTrail:
             self._nodes = [*self._nodes[:k], nodes]
 
     def _behind(self, path: tuple[str, ...], stages: tuple[str, ...]) -> int:
-        """Make this record match the invocations of ``path`` before the last one, and return the last one's index.
+        """Check this record against ``path``, mend it if needed, and return the index of the last invocation of ``path``.
 
-        If the models recorded so far differ from those of ``path``, all entries are replaced by entries from ``path``, without
-        costs.
+        The record must have the same models as ``path`` before this invocation. If it does not, it is replaced by the models
+        and stages of ``path``, without costs.
         """
         k = len(path) - 1
         if [entry["model"] for entry in self._entries[:k]] != list(path[:k]):

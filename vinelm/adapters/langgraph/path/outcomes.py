@@ -70,7 +70,7 @@ class RunOutcomes:
             path: models of the invocations so far; nothing is reported if it is empty.
             read: returns the state after the last invocation; called at most once. None: the state is not known.
             passed: whether the workflow's own check accepted that state; None if the check has not run.
-            unwritten: keys of the state that need not have been written yet; without a value they count as None.
+            unwritten: keys of the state that may have no value yet; a key without a value counts as None.
         """
         with self._lock:
             if not path or path in self._shown:
@@ -142,7 +142,7 @@ class RunOutcomes:
         return self.notes(value)
 
     def notes(self, value: PathValue | None) -> list[Note]:
-        """Return the known outcomes that the stored path ``value`` lacks. The running node adds them to it with its update."""
+        """Return the known outcomes that the stored path ``value`` lacks, so that the running node can add them to the path."""
         models, stored = models_of(value), shown_of(value)
         with self._lock:
             known = [self._shown.get(models[: k + 1]) for k in range(len(models))]

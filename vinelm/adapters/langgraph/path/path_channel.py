@@ -106,9 +106,9 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
     total cost of all branches. If a branch is repeated in another run, it may use another model; then the first branch's entry
     is kept.
 
-    Parallel stages write one position each. Different stages at one position in one superstep raise an error. Without a plan,
-    however, they get consecutive positions, since no template orders them. There, each ``VineLM`` of an application (for
-    example one per file) counts its invocations separately.
+    Parallel stages write one position each. Different stages at one position in one superstep raise an error. Runs without a
+    plan are an exception: the stages get consecutive positions, since no template orders them. In such runs, each ``VineLM``
+    object of the application (for example one per file) counts positions separately.
 
     A note adds an outcome to the entry at its position; only the first note counts. Entries of chat models stay pending in the
     channel until the superstep ends (:meth:`wait`). The end of a run only closes the path; :func:`is_new_request` decides
@@ -224,7 +224,10 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return "model" in item
 
     def _note(self, notes: Sequence[Entry | Note]) -> bool:
-        """Add the notes' outcomes to the entries that have none; return whether any were added."""
+        """Store each note's outcome in the path, for the invocation at the note's position ``k``.
+
+        An invocation that has an outcome keeps it. Returns whether any outcome was added.
+        """
         path = list(self.path)
         for note in notes:
             if note["k"] < len(path) and "shown" not in path[note["k"]]:
@@ -258,8 +261,8 @@ def is_new_request(
     - If the template branches, each stage that may begin a request is treated like this single first stage. But a run in
       progress begins no other request.
 
-    The run does not count as ended if the request is known to be the same. It is known by its id, or because the run is still
-    in progress (``is_same_run``): LangGraph closes the path in the middle of a run if only ``Send`` tasks are left.
+    A closed path does not count as an ended run if the request ids are equal, or if ``is_same_run`` states that the run is
+    still in progress. LangGraph closes the path in the middle of a run if only ``Send`` tasks are left.
     """
     if value is None or not value["path"]:
         return True

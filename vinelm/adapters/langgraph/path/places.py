@@ -33,7 +33,7 @@ class PlaceKey(NamedTuple):
     Attributes:
         step: the superstep of the root graph.
         stage: the stage.
-        ordinal: the number of invocations of the stage that had already ended in the same task of the root graph.
+        ordinal: the number of invocations of the stage that had already succeeded in the same task of the root graph.
     """
 
     step: str
@@ -52,15 +52,17 @@ class _Place:
 class RunPlaces:
     """The positions of one run's path, in the order in which their invocations began. Thread-safe.
 
-    The n-th invocations of a stage in the tasks of one superstep share a position and a model, like the branches of a fan-out.
-    So do parallel calls in one task. A position is reused if all of its attempts failed.
+    Several tasks of one superstep may invoke the same stage, as the branches of a fan-out do. Their first invocations then
+    share a position and a model, and so do their second ones, and so on. Parallel calls in one task also share a position. If
+    all invocations at a position have failed, the position is used again.
 
     Attributes:
         last_step: superstep of the position that was begun last; empty before the first invocation.
 
     Args:
         choose: returns the model for a stage, given the models of the path before it.
-        locate: used instead of ``choose`` if the policy replays a recorded run: returns the whole path of an invocation.
+        locate: used instead of ``choose`` if the policy replays a recorded run. Given the key of an invocation's position, it
+            returns the models of the path that ends there.
         flow: which stages may follow which; None if the template has no stages side by side.
     """
 

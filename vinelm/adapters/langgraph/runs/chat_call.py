@@ -260,8 +260,9 @@ def _node_of(config: RunnableConfig) -> str:
 def _stage_of(node: str, config: RunnableConfig, template: Template | None) -> str:
     """Return the name of the stage that a node belongs to: usually the node's name.
 
-    If the template has a stage named after the surrounding nodes and the node (``helper/model``), it is this name. If the
-    template declares the surrounding node of the outermost graph ``per_node``, it is that node's name.
+    There are two exceptions for a node inside a subgraph. If the template declares the surrounding node of the outermost graph
+    ``per_node``, that node's name is returned. Otherwise, if the template has a stage whose name lists the surrounding nodes
+    and the node (``helper/model``), this name is returned.
     """
     namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
     around = [part.partition(":")[0] for part in namespace.split("|")]

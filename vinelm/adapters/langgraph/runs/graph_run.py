@@ -39,7 +39,8 @@ T = TypeVar("T")
 def _weakly(known: WeakMethod[Callable[..., None]], *args: Any) -> None:
     """Call a bound method of a run, if the run still exists.
 
-    The weak reference avoids a cycle that would keep the run alive: a served request's rows are written when the run is freed.
+    A strong reference would form a cycle and delay the deletion of the run. Observers learn that a request has ended when its
+    run is deleted.
     """
     found = known()
     if found is not None:
@@ -72,7 +73,7 @@ class Superstep:
     Attributes:
         key: LangGraph's number of the superstep.
         prefix, stages: models and stages of the path before the superstep.
-        choices: the choice of each stage, in the order in which they were made.
+        choices: the model chosen for each stage, in the order of the choices.
     """
 
     key: object
@@ -162,8 +163,8 @@ class GraphRun:
         guard: the policy's guard; under ``on_error="default"`` a wrapper that does not fail. Combined with the account that the
             request shares with other requests, if any; see :func:`~vinelm.money.bound_guard.with_account`.
         falls_back: whether another model may answer after a failed call.
-        is_rooted: whether the run is registered for the channels of its root graph. A later ``invoke`` with the same
-            ``control`` then gets a new run.
+        is_rooted: whether the run can be found by the channels of its root graph. If so, ``control`` does not identify it any
+            more: a later ``invoke`` with the same ``control`` gets a new run.
         request_account: sums the payments of the request over all its runs; None without a cap per request or a checkpointer.
         outcomes: the outcomes (signals and answers) of the run's invocations; empty if the workflow declares no signals.
         trail: the run's invocations inside subgraphs, recorded for a later run that resumes this one; None if they are not
@@ -340,8 +341,8 @@ class GraphRun:
         the default model of the calling object; without a plan, this model runs.
 
         Raises:
-            WorkflowError: two stages run in one superstep that the template does not declare as parallel. Without a plan and a
-                template, they get positions in the order in which they begin instead.
+            WorkflowError: two stages run in one superstep that the template does not declare as parallel. If there is neither
+                a plan nor a template, nothing is raised: the stages get positions in the order in which they begin.
         """
         with self._lock:
             # With the lock held while the policy plans: the branches of a fan-out ask at once, and share one model.
@@ -442,7 +443,8 @@ class GraphRun:
     def resumed(self, value: PathValue) -> None:
         """Report to the policy the path that an earlier run of the request has executed, with its costs and outcomes.
 
-        If the run has a flow, the report includes the path's stages. Repeated calls report nothing.
+        The path's stages are reported only if the run has a ``flow``, which tells the stages that may come next. Repeated
+        calls report nothing.
         """
         with self._lock:
             if self._is_resumed:
@@ -522,9 +524,9 @@ class GraphRun:
             return path
 
     def go_on(self, value: PathValue) -> None:
-        """Continue the path ``value``, and keep it in memory from now on.
+        """Make ``value`` the path of this run, to be continued by its invocations, and keep the path in memory from now on.
 
-        Another run of the request has executed ``value``, at least in part inside subgraphs.
+        ``value`` is the path of an earlier run of the same request, some of whose invocations were inside subgraphs.
         """
         self.resumed(value)
         with self._lock:

@@ -409,7 +409,7 @@ class RunFinder:
                     run.go_on(value)
 
     def _find_node(self, place: Place) -> GraphRun:
-        """Return the run of an invocation by a node, and set the fields of ``place`` that hold the path before it."""
+        """Return the run of a node's invocation, and store the path before the invocation in ``place``."""
         config, runtime, options, carried = place.config, place.runtime, place.options, place.value
         assert config is not None
         if runtime is None or runtime.control is None:
@@ -463,9 +463,7 @@ class RunFinder:
         return run
 
     def _found_inside(self, place: Place, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
-        """Return the run of an invocation by a node inside a subgraph, and set the fields of ``place`` that hold the path
-        before it.
-        """
+        """Return the run of an invocation inside a subgraph, and store the path before the invocation in ``place``."""
         carried = carried_by(runtime.context)
         self._require_request(carried, None, runtime.control, f"stage {place.stage!r}")
         context = self._context_of(carried, None, config)
@@ -476,9 +474,7 @@ class RunFinder:
         return run
 
     def _find_call(self, place: Place) -> GraphRun:
-        """Return the run of an invocation by a chat model, and set the fields of ``place`` that hold the path before the
-        invocation.
-        """
+        """Return the run of a chat model's invocation, and store the path before the invocation in ``place``."""
         run = place.run = self.run_here(place.config, place.runtime, place.options.get("objective"))
         place.prefix = run.path or ()
         return run
@@ -500,7 +496,7 @@ class RunFinder:
     def path_of(self, config: RunnableConfig) -> RunPath | None:
         """Return the run that an edge belongs to, with the models and stages of the run's path so far.
 
-        Returns None if no run is in progress (``update_state``), or before the first call of a chat model adds the channel.
+        Returns None if no run is in progress, as in ``update_state``, or if the run has made no invocation yet.
         """
         channel = channel_of(config)
         opening = None if channel is None else channel.opening

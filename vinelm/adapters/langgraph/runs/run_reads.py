@@ -86,7 +86,7 @@ def start_reads(
     *,
     offered: Sequence[Any] | None = None,
 ) -> Ahead | None:
-    """While a model is called, prefetch the calls of read-only tools that it may ask for.
+    """While a model is called, prefetch the calls of read-only tools that the model may ask for.
 
     Args:
         settings: the adapter's settings.
@@ -97,7 +97,7 @@ def start_reads(
         offered: the tools offered to the model; None if they are unknown.
 
     Returns:
-        An object that starts further reads as the model writes them; None if nothing is prefetched.
+        An object that prefetches further tool calls while the model writes its answer; None if nothing is prefetched.
     """
     ahead = None
     with run.noting("a read ahead", called[1][:-1], called[0], may_raise=settings.on_error == "raise"):
@@ -159,8 +159,9 @@ def _fixed(
 ) -> list[ToolCandidate]:
     """Return the tool calls that nodes of the graph may make right after an invocation, as far as ``ahead=`` declares them.
 
-    Each has its probability according to the plan. ``prefix`` has the models of the path up to the invocation; ``state`` is the
-    state before it, from which arguments are computed.
+    Each call is returned with the probability, according to the plan, that the request reaches the node which makes the call.
+    ``prefix`` has the models of the path up to the invocation. The calls' arguments are computed from ``state``, the state
+    before the invocation.
     """
     found = []
     for name, tool in tools.items():

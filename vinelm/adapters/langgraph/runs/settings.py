@@ -37,7 +37,8 @@ class AdapterSettings:
             policy's guard. None, or a result of None: there is no account. Must be set before the first run.
         has_contexts, has_caps: see :class:`~vinelm.adapters.langgraph.runs.run_context.KnowsCaps`.
         declared: the stages wrapped so far, each with the default model that the application declared, or None.
-        optional: the stages that may be skipped; for a judge, with the state's key of its verdict.
+        optional: the stages that may be skipped. For a judge, the value is the state's key that holds its verdict; otherwise
+            None.
         deterministic: the stages whose equal calls share an answer at any temperature.
         caches: the stages whose served calls are looked up in a cache.
         priorities: for each stage, the number added to its calls' priority.

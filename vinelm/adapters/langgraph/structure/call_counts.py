@@ -84,7 +84,10 @@ class _Count:
         return bool(body) and any(self._without(body))
 
     def _body(self, function: Any) -> Sequence[ast.stmt]:
-        """Return the statements of a function, and keep the values of its names; empty for code that is not the user's."""
+        """Return a function's statements, and store the values of the outer names that it uses, for later look-ups.
+
+        Empty for code that is not the user's, and for a function that is being inspected already.
+        """
         if not isinstance(function, FunctionType) or function in self._within:
             return ()
         if not is_user_code(function.__module__ or "", function.__code__.co_filename):
@@ -97,8 +100,10 @@ class _Count:
         return next((one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)), ())
 
     def _without(self, statements: Sequence[ast.stmt]) -> tuple[bool, bool]:
-        """Return two truth values: whether a path without a model call reaches the end of the statements, and whether one
-        returns before.
+        """Return two truth values about executions of the statements that call no model.
+
+        The first is whether such an execution can reach the end of the statements (or ``continue`` or ``break``). The second
+        is whether one can return from the function.
         """
         returns = False
         for one in statements:
@@ -189,7 +194,10 @@ class _Count:
 
 
 def _parts_of(statement: ast.stmt) -> tuple[Sequence[ast.AST], Sequence[Sequence[ast.stmt]]]:
-    """Return (heads, blocks) of a statement: what it evaluates first, and the blocks of which it runs one."""
+    """Return (heads, blocks): the expressions that a statement evaluates first, and its blocks, of which it then runs one.
+
+    A statement without blocks is returned as its own head, with one empty block.
+    """
     match statement:
         case ast.If(test=test, body=body, orelse=orelse):
             return [test], [body, orelse]
@@ -212,9 +220,10 @@ def _root_of(expression: ast.AST) -> str:
 
 
 def _turns(body: Sequence[ast.stmt]) -> int:
-    """Return by how much model calls in a loop's body are multiplied: by 1 if the body ends with return or break.
+    """Return the factor by which a loop multiplies the number of model calls in its body.
 
-    Such a loop is a retry. Other loops have a factor that stands for many turns.
+    It is 1 if the body ends with ``return`` or ``break``, since such a loop is a retry. For other loops it stands for many
+    turns.
     """
     last = body[-1]
     if isinstance(last, ast.Try):

@@ -359,7 +359,10 @@ def _methods_used(kind: type, names: Set[str]) -> list[FunctionType]:
 
 
 def _has_around(value: Any) -> bool:
-    """Return whether ``value`` is a module with a function ``around``, such as numpy; this name then does not mean VineLM's."""
+    """Return whether ``value`` is a module with another ``around`` than ``vine.around``, such as numpy.
+
+    Code that refers to such a module is not taken for code that calls ``vine.around``.
+    """
     return isinstance(value, ModuleType) and hasattr(value, "around")
 
 

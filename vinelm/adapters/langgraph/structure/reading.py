@@ -82,9 +82,9 @@ def template_differences(template: Template, graph: Graph, stage_of: Mapping[str
 
 
 def teach_routes(graph: Graph, stage_of: Mapping[str, str]) -> None:
-    """Store in every ``vine.route`` of the graph which stages a request may run next if the route leads to a certain place.
+    """Store in every ``vine.route`` of the graph, for each place to which it may lead, the stages that may run next.
 
-    Places from which an edge with an unknown target may be taken first are left out.
+    A place is left out if an edge between it and these stages has an unknown target.
     """
     nodes = NodeGraph(root_ways(graph, stage_of))
     for branches in graph.builder.branches.values():

@@ -26,7 +26,8 @@ class StageGraph:
             lead to it.
         after: the supersteps that may follow each superstep, with the ``times=`` limits of the routes between them.
         order: the stages, in the order of the graph's nodes.
-        unclear: for each stage ("" for the start) after which an edge has an unknown target, the node with that edge.
+        unclear: nodes with an edge whose target is unknown, keyed by the stage that runs before this edge is taken; "" stands
+            for the start.
     """
 
     start: dict[Together, frozenset[Bound]]
@@ -94,7 +95,10 @@ class NodeGraph:
         return frozenset().union(*(stages for stages in (*found.start, *found.after) if len(stages) > 1))
 
     def arms(self, place: str) -> frozenset[str]:
-        """Return the stages that a request may run next if it goes to ``place``; only the place's own stage if it has one."""
+        """Return the stages that a request may run next if it goes to ``place``.
+
+        If the place runs a stage, only this stage is returned.
+        """
         return frozenset(name for stages in self._outcomes_of(place, 0, frozenset()) for name, _ in stages)
 
     def is_clear(self, place: str) -> bool:
@@ -107,7 +111,7 @@ class NodeGraph:
         return not any(node in self.unclear for node in self._passed([place]))
 
     def _passed(self, nodes: Iterable[str]) -> Iterator[str]:
-        """Yield the given nodes, and the nodes without a stage that can be reached from them before any stage."""
+        """Yield the given nodes, and the nodes without a stage that a request may reach from them before its next stage."""
         waiting = list(nodes)
         for node in waiting:  # grows while it is read
             yield node
@@ -140,8 +144,8 @@ class NodeGraph:
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
         """Return the sets of stages that may start together after a node, each with its ``times=`` limits.
 
-        The limits are those of the routes that lead to the set. A node may have several choices, such as parallel edges. Each
-        choice adds the stages to which one of its targets leads.
+        A request takes all edges of the node. Each edge is a choice: it leads to one of its targets. So a set has the stages
+        that start after one target of each edge. Its limits are those of the routes on the way.
 
         Args:
             node: the place.
@@ -177,12 +181,13 @@ def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[
 
 
 def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
-    """Combine what may follow each of several choices, all of which a request makes, into what may follow all of them.
+    """Return which sets of stages may start together if a request takes several edges (or leaves several nodes) at once.
 
-    Each mapping in ``sets`` belongs to a choice. Its keys are the sets of stages that may follow, its values the ``times=``
-    limits on the way. The result has an item for each combination of one key per mapping: the union of keys and the union of
-    limits. A stage carries the number of places passed before it; the smallest number counts. If several ways give the same
-    stages, only the limits that all of them share remain.
+    Each mapping in ``sets`` belongs to one edge. Its keys are the sets of stages that may start after the edge; its values are
+    the ``times=`` limits on the way. For each selection of one key from each mapping, the result has one item: the union of the
+    selected keys, with the union of their limits. If several selections give the same stages, only limits common to all of them
+    remain. Keys pair each stage with the number of places passed before it; if a stage is in several keys, the smallest number
+    counts.
 
     Raises:
         WorkflowError: there are too many combinations.

@@ -138,7 +138,10 @@ class _Writer:
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """Return those supersteps of ``onward`` whose ways later meet the way of another superstep of ``onward``."""
+        """Return those supersteps of ``onward`` from which requests reach a superstep that another one of ``onward`` reaches.
+
+        Requests reach such a superstep in any number of steps, including none.
+        """
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
 

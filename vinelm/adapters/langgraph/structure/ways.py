@@ -160,7 +160,7 @@ class _Whole:
     def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
         """Return where a node leads, given ``onward``, the choices that its edges make.
 
-        If the code of the edges calls models, each model becomes a place of the graph that comes before ``onward``.
+        If the code of the edges calls models, each of these models becomes a place between the node and ``onward``.
         """
         for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
@@ -197,7 +197,8 @@ class _Whole:
     def _add_any(self, path: str, place: str, own: list[str], found: HeldStages, behind: list[Choice]) -> None:
         """Add a node that runs its stages ``own`` and the graphs in ``found`` in any order and any number of times.
 
-        A middleware's hook, or a node that calls models only in tools, runs at most one of them. A ``ToolNode`` may run none.
+        A middleware's hook, or a node that calls models only in tools, runs at most one stage or graph. A ``ToolNode`` may run
+        none.
         ``behind`` tells where the node leads.
         """
         ways, parts, done = self.ways, list[str](), f"{place}/done"
