@@ -1,7 +1,7 @@
 """Imports that Ctrl-C does not interrupt: public names of a package on first use, and libraries of an extra.
 
-Python forgets a module whose import was interrupted, but not what it had imported. A second try then fails in numpy, in
-langsmith and in asyncio itself until the process is restarted. So Ctrl-C waits for the end of our imports.
+If an import is interrupted, Python forgets the module itself, but keeps the modules that it had imported. A second try then
+fails in numpy, in langsmith and in asyncio itself until the process is restarted. So Ctrl-C waits for the end of our imports.
 """
 
 from __future__ import annotations

@@ -71,9 +71,9 @@ class ModelResolver:
     def add(self, entry: Model, chat: BaseChatModel) -> None:
         """Add the catalog entry of a chat model that the application made. Thread-safe.
 
-        If the catalog already has an entry of this name, that entry stays. If it was added for a chat model with other
-        keys or another server, perhaps of another user, a :class:`SeveralObjects` replaces that chat model. It refuses all
-        calls, so that no call goes to the wrong object. Calls in flight keep their models.
+        If the catalog already has an entry of this name, that entry stays. The entry may belong to an earlier chat model
+        with other keys or another server, perhaps of another user. Then a :class:`SeveralObjects`, which refuses all calls,
+        replaces the earlier chat model, so that no call goes to the wrong object. Calls in flight keep their models.
         """
         with self._adding:
             known = self._added.get(entry.name)

@@ -175,7 +175,8 @@ def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhe
     """Return the environment variable of an entry's API key; None if no key is needed.
 
     Args:
-        key: The entry's ``api_key``. None takes LiteLLM's default variable, if the entry calls that provider's own service.
+        key: The entry's ``api_key``. None takes LiteLLM's default variable for the provider, unless the entry calls a server
+            other than the provider's own.
         route: The entry's provider.
         base: The entry's URL; None if it names none.
         label: The entry's name in error messages.

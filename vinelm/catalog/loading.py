@@ -32,7 +32,7 @@ class CatalogFile:
         errors: One error for each entry that cannot be read.
         backends: Settings by provider.
         notes: One line for each group of keys that have no effect.
-        skipped: The names of entries that are not chat models, in a file that may contain some.
+        skipped: The names of entries that are not chat models, such as embedding models in a LiteLLM file.
         copies: The names of entries that were left out because they differ from another entry only in settings that change
             neither answers nor prices.
         is_foreign: Whether the file was written for another program. Then its unusable parts are left out with a warning.

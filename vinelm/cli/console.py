@@ -270,8 +270,7 @@ def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def one_json_object() -> Iterator[dict[str, Any]]:
-    """Collect what :func:`print_json` would print in the block into one object, so that the error of a later failure can be
-    added.
+    """Inside the block, make :func:`print_json` add values to one object instead of printing them. The caller can add an error.
 
     Yields:
         The object, initially empty. The caller prints it.

@@ -47,8 +47,9 @@ class _Column(NamedTuple):
 
 
 def _columns() -> dict[str, _Column]:
-    """Return the columns of the table of best plans, by the field that a column shows: (heading, function that formats a value,
-    note).
+    """Return the columns of the table of best plans, keyed by the name of the field that a column shows.
+
+    A column consists of a heading, a function that formats a value, and a note.
     """
 
     def half(width: float | None) -> str:

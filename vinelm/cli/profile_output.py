@@ -185,7 +185,7 @@ def _show_judge_price(found: RunForecast) -> None:
 def print_forecast(found: RunForecast, *, as_json: bool) -> None:
     """Print the forecast of a run: its calls, results, cost and hours.
 
-    Then print the amounts that the run's goal needs, next to the amounts left in the budgets.
+    Then print how many dollars, calls, requests and results the run's goal needs, and how many of each are left.
     """
     forecast, needs, batches = found.run, found.needs, found.batches
     if as_json:

@@ -44,7 +44,8 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
 def at_step(text: str, *, after: ThrottledReporter | None = None) -> None:
     """Print ``text``, the title of the step that a long command begins now, and show it as the current work.
 
-    If stderr is not a terminal, ``after`` first prints the previous step's last progress, which it may have held back.
+    ``after`` is the reporter of the previous step. If stderr is not a terminal, the reporter first prints the last progress
+    if it has not printed it yet.
     """
     if after is not None:
         after.last()
@@ -82,7 +83,7 @@ class RateEstimate:
 
     Args:
         started_s: When this run started, in seconds of the clock.
-        share: The progress that earlier runs had reached by then, a fraction in [0, 1] (:func:`share`).
+        share: The fraction of the work that was already done when this run started, in [0, 1]; see :func:`share`.
     """
 
     def __init__(self, started_s: float, share: float) -> None:

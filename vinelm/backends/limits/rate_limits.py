@@ -92,8 +92,7 @@ class EngineRateLimiter:
         return self._is_limited
 
     def share(self, on_short: Callable[[], None]) -> RateShare | None:
-        """From now on, limit calls to this process's share of the limits, because several processes divide the limits among
-        them.
+        """Share the engine's limits with other processes: from now on, calls may use only this process's share.
 
         Returns the share, which is initially zero, or None if the engine has no limit per minute. Every call returns the same
         object. ``on_short`` is called when a waiting call does not fit into the share. Calls that are already waiting keep
@@ -240,9 +239,9 @@ class EngineRateLimiter:
             self._give(slot)
 
     def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
-        """Queue a call, and return the object that tells it how long to wait.
+        """Queue a call, and return an object that tells the call how long to wait.
 
-        This is its fixed start time or, if other calls may overtake it, its place in the queue.
+        If other calls may overtake this call, the object is the call's place in the queue; otherwise its fixed start time.
         """
         # Without priorities no call overtakes another, so a call learns its time at once. The first priority makes a line.
         share = self._line() if self._share is None and priority else self._share

@@ -118,9 +118,9 @@ class RateShare:
             self._log.clear()
 
     def cut_off(self, why: str) -> None:
-        """From now on, let calls that need more than the current share fail, because the share will not grow.
+        """From now on, raise an error for calls that need more than the current share, because the share will not grow.
 
-        ``why`` is the reason in their error message. An empty ``why`` ends this, so that such calls wait again.
+        ``why`` is the error message. With an empty ``why``, such calls wait again.
         """
         self._cut_off = why
 
@@ -177,8 +177,8 @@ class RateShare:
     def give_back(self, keep: RateAmounts) -> RateAmounts:
         """Lower the share to ``keep`` for future calls. Return the requests and tokens that this process holds from then on.
 
-        They may be more than ``keep``: what calls have used in the last minute stays held until it leaves the window. Another
-        process may therefore use everything beyond the returned amounts at once.
+        The returned amounts may exceed ``keep``, because what calls have used in the last minute stays held for a minute.
+        Other processes may at once use everything that this process held in addition.
         """
         with self._lock:
             self._ceiling = keep
@@ -225,9 +225,7 @@ class RateShare:
         return HEAD_POLLS_S
 
     def _is_too_small(self, tokens: int) -> bool:
-        """Return whether the share is too small for a call with ``tokens`` tokens, even if no call had started in the last
-        minute.
-        """
+        """Return whether a call with ``tokens`` tokens needs more than the whole share, even if none of the share is in use."""
         call = RateAmounts(1, min(tokens, self.limits.tokens))
         return any(limit and need > held for need, held, limit in zip(call, self._held, self.limits, strict=True))
 

@@ -59,7 +59,7 @@ class Replica:
     sent: dict[int, None] = field(default_factory=dict)
 
     def note(self, points: Sequence[int]) -> None:
-        """Record that the replica was sent a prompt whose prefixes have these digests. Keep only the latest ones."""
+        """Record that the replica was sent a prompt whose prefixes have these digests. Keep only the latest digests."""
         for point in points:
             self.sent.pop(point, None)
         self.sent.update(dict.fromkeys(points))
@@ -193,7 +193,7 @@ class ReplicaGate:
     Implements :class:`~vinelm.requests.protocols.RateLimiter`. Calls leave the queue in order. The first call takes the replica
     that its priority names (the attribute ``engine``). If none is named, it takes the replica that was already sent the longest
     beginning of its prompt (:class:`PromptPriority`), unless that replica is far busier than the others. Otherwise it takes the
-    replica with room whose number of calls in flight, divided by its weight, is smallest. A call stays at its replica. A
+    replica with room whose number of calls in flight, divided by its weight, is smallest. A started call is not moved. A
     replica that failed recently is used only if no other has room. Waiting is in real time.
 
     Args:

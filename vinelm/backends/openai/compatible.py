@@ -44,8 +44,8 @@ class CompatibleChat(BaseChatOpenAI):
         return event_clients()
 
     def with_structured_output(self, schema: Any = None, *, method: Any = "json_schema", **kwargs: Any) -> Any:
-        """Return a runnable of this model whose answers follow ``schema``. By default the request asks for JSON of that schema,
-        which engines and gateways support, and does not force a tool call.
+        """Return a runnable of this model whose answers follow ``schema``. By default the request asks for JSON of that schema
+        instead of forcing a tool call, because engines and gateways support this.
         """
         return super().with_structured_output(schema, method=method, **kwargs)
 

@@ -534,7 +534,7 @@ class BatchedSender:
         self._inner, self._gate, self._unit, self._api, self._digest = inner, gate, unit, api, digest
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the entry's chat model, which builds the request's body and parses the answer's."""
+        """Return the entry's chat model, which builds the request's body and parses the answer."""
         return self._inner
 
     def around(self, inner: InnerChat) -> BatchedSender:

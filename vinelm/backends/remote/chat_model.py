@@ -486,7 +486,7 @@ class _Account:
         self._raise_call()
 
     def _hold(self, piece: Piece) -> None:
-        """Store a part of the answer, if this call stores the parts of its answer. This is done before the time limit is
+        """Store a part of the answer, unless nobody but the caller of the stream needs it. Called before the time limit is
         checked, so that a complete answer is used even if it is late.
         """
         if self._keeps:
@@ -672,10 +672,10 @@ class _Account:
     # -- equal calls: see vinelm.backends.remote.equal_calls ---------------------------------------------------------
 
     def _waited(self, *, leads: bool) -> str | None:
-        """Wait for an equal call that is in flight, if any, and return the answer of an equal call; None without an answer.
+        """Return the answer of an equal call: the stored answer, or that of a call in flight, for which this method waits.
 
-        Also return None if this call does not share answers, or if the wait took too long; then this call is made
-        independently. If ``leads`` is true and no answer is stored, this call must be made, and later equal calls wait for it.
+        Return None without an answer. With ``leads``, this call must then be made, and later equal calls wait for it.
+        Also return None if this call does not share answers, or if the wait took too long. Then no other call waits for it.
         """
         try:
             with self._joined_to(leads=leads) as future:
@@ -697,9 +697,9 @@ class _Account:
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
         """Look for an equal call that was answered before or is in flight, and yield a future of its answer.
 
-        Yields None if this call does not share answers. The future's result is None if no answer came; this call then has to be
-        made. With ``leads``, later equal calls wait for it. If the block raises, this call stops waiting and no other call
-        waits for it.
+        Yields None if this call does not share answers. The future's result is None if no equal call has an answer, so that
+        this call has to be made. With ``leads``, later equal calls then wait for this call. If the block raises, this call
+        stops waiting, and no other call waits for it.
         """
         if self._equal is None or self._digest is None:
             yield None

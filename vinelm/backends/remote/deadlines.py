@@ -80,7 +80,7 @@ def task_deadline(ends_at: float) -> Iterator[None]:
 def check_time(late: type[Exception]) -> None:
     """Raise an error of the class ``late`` if the deadline of the current attempt has passed.
 
-    It is called during work between two waits, which no other time limit ends.
+    Called between two waits, during work that no other time limit ends.
     """
     deadline = _HERE.deadline
     if time.monotonic() > (_TASK_ENDS_AT.get() if deadline is None else deadline.ends_at):

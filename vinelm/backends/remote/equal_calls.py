@@ -1,14 +1,15 @@
 """Makes equal calls only once: later ones get the stored answer, or wait for the call in flight.
 
-The states of a repeatable call::
+The states of a repeatable call. A call leads if it is made while equal calls wait for its answer::
 
-    asked       known: answered, for $0       in flight: wait, then answered, or authorize
+    asked       a stored answer exists: answered, for $0
+       |        an equal call is in flight: wait for its answer; without one, authorize this call
        |
-    authorized  only a call that was authorized leads: otherwise it might wait for money that is reserved for calls which
-       |        wait for its answer
+    authorized  the budget has reserved the call's maximum cost. Only an authorized call may lead: otherwise it might wait
+       |        for money, while calls that wait for its answer hold that money reserved
        |
-    leads       no other leads: the call is made, its answer kept, and passed to all who wait
-                another leads: wait, then answered, or lead instead
+    leads       no equal call leads: this call is made, its answer is stored and passed to all waiting calls
+                an equal call leads: wait for its answer; if it has none, one of the waiting calls leads instead
 """
 
 from __future__ import annotations
@@ -123,8 +124,8 @@ class EqualCalls:
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
         """Return a future of the answer to a call: the stored answer, or the answer of an equal call in flight.
 
-        The future's result is None if there is neither. Then a caller with ``leads`` must make the call and call :meth:`end`,
-        while a caller without ``leads`` has only looked for an answer.
+        The future's result is None if there is neither. A caller with ``leads`` must then make the call, since later equal
+        calls wait for it, and call :meth:`end`. A caller without ``leads`` only looks for an answer; no call waits for it.
         """
         future: Future[str | None] = Future()
         with self._lock:

@@ -300,9 +300,9 @@ def _like(client: Any, **options: Any) -> Any:
 
 
 def _without_retries(held: Any) -> Any:
-    """Return a copy of ``held`` that does not retry; None if ``held`` is neither an SDK client nor a resource of one.
+    """Return a copy of ``held`` that does not retry, if it is an SDK client or an object that contains one; None otherwise.
 
-    Packages that create their clients with the chat model (such as Groq's) do not read ``max_retries`` again.
+    Packages such as Groq's read ``max_retries`` only when they create the chat model, so a later change has no effect.
     """
     if isinstance(held, type):
         return None

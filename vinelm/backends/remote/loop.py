@@ -1,8 +1,8 @@
 """Runs synchronous calls whose waits cannot be ended in the caller's thread: on an event loop, or in separate threads.
 
-These are calls of packages whose HTTP client cannot be hooked, and of owners' own clients (see
-:mod:`~vinelm.backends.remote.deadlines` for other calls). A task on the event loop can be cancelled wherever it waits; a thread
-can only be abandoned.
+These are calls through the application's own chat model classes or HTTP clients, and through packages whose HTTP client
+cannot be made to end its waits. See :mod:`~vinelm.backends.remote.deadlines` for other calls. A task on the event loop can be
+cancelled wherever it waits; a thread can only be abandoned.
 """
 
 from __future__ import annotations

@@ -30,12 +30,12 @@ class ParkedUnit(BatchedUnit):
     stored answers.
 
     A call is made directly, at the ordinary price, if its batch failed to answer it, or if there is no time for another batch.
-    From then on the request uses no new batch, because a rerun would make such a call again.
+    From then on the request uses no new batch: after a batch the request runs again, and would pay for the direct call again.
 
     Attributes:
         may_wait: returns whether a new call may go in a batch.
-        on_at_once: called before the request's first direct call. The caller holds no lock for which the ledger, the record of
-            spent money, may wait.
+        on_at_once: called before the request's first direct call. It may wait for the lock of the ledger (the record of spent
+            money) without a deadlock.
         on_lost: called with a call's maximum cost in dollars, if a batch has lost the call's answer.
         is_at_once: whether calls are made directly from now on.
         halted: the exception that ended the current run, kept here because the application or LangChain's ``ainvoke`` may raise

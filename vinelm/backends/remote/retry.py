@@ -147,11 +147,11 @@ class _First(AbstractContextManager[bool]):
         return error is not None
 
     def is_told_to(self, attempt: AbstractContextManager[Any]) -> bool:
-        """Report the failure of the first attempt to tenacity as the failure of ``attempt``, tenacity's own first attempt, and
-        return True.
+        """Report the failure of this first attempt to tenacity, at most once. Return whether it was reported now.
 
-        If the first attempt did not fail, or its failure was reported before, report nothing and return False. If it was
-        reported before, ``attempt`` is a later attempt, which the caller must make.
+        ``attempt`` is the attempt that tenacity has started. If the result is True, ``attempt`` has ended with that failure,
+        so the caller must not make it. If the failure was reported before, ``attempt`` is a later attempt, which the caller
+        must make. Without a failure, nothing is reported.
         """
         if self._is_told or self.error is None:
             return False

@@ -69,7 +69,8 @@ def counts_of(usage: Any) -> Counts | None:
     """Return the token counts of LangChain's usage metadata. Return None if they are unknown, or if the prompt has zero tokens,
     because such a call must not count as free.
 
-    Tokens that only the total includes count as output: some servers omit reasoning from the answer's count, but bill it.
+    If the stated total exceeds the sum of prompt and answer, the rest counts as output. Some servers omit reasoning from the
+    answer's count, but bill it.
     """
     if not isinstance(usage, Mapping) or not usage.get("input_tokens"):
         return None
@@ -93,8 +94,9 @@ def counts_of(usage: Any) -> Counts | None:
 
 
 def _details(parts: Any) -> Mapping[str, Any]:
-    """Return the detailed token counts, such as ``cache_read``, by name. A service tier's prefix is removed from the names;
-    empty without details.
+    """Return the detailed token counts by name, such as ``cache_read``; empty without details.
+
+    If a name begins with a service tier, as in ``flex_cache_read``, the tier is removed.
     """
     if not isinstance(parts, Mapping):
         return {}

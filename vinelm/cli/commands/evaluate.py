@@ -38,9 +38,9 @@ def command(*, store: Path, trie: Path | None, against: Path | None, as_json: bo
     A signal is what a call shows without the label, such as a passed check. Without an objective, the figures are means over a
     range of cost budgets.
 
-    No model is called. The result of a plan is estimated from stored results of other model choices. Each is weighted by the
-    probability with which its call was chosen to be made and stored. If the store has no results for a step of a plan, the
-    plan's result is "not identified"; --serve then measures it.
+    No model is called. The result of a plan is estimated from stored results of other model choices. A stored result counts
+    more, the less likely its call was to be made and stored. If the store has no results for a step of a plan, the plan's
+    result is "not identified"; --serve then measures it.
 
     TRIE is the file from which the estimator and the stop rule are taken [default: the default ones]. With --serve, its plans
     are served.

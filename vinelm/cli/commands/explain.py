@@ -68,8 +68,8 @@ def explained(
     expected seconds. ``loads`` has the additional seconds of engines, as ``ENGINE=SECONDS``. The possible next steps are each
     model that could run next, and ending the request now. If the graph branches, the steps are shown for each stage that may
     come next, or for the stage ``arm`` only. If no path meets the objective's limits, the limits are relaxed as in serving, and
-    the output names them. If requests are split between two plans so that their mean meets a limit, both plans are shown with
-    their shares of the requests.
+    the output names them. If requests are split between two plans so that a mean over requests meets a limit, both plans are
+    shown with their shares of the requests.
     """
     from vinelm.api.planning import require_signals
     from vinelm.controller import Planner

@@ -302,8 +302,9 @@ def _when(bill: Bill) -> str:
 
 
 def _unknown(bill: Bill, span: float | None) -> list[str]:
-    """Return one sentence for each fact about the bill that the trace does not state. ``span`` is the period that it covers in
-    days; None if its calls have no times.
+    """Return one sentence for each fact about the bill that the trace does not state.
+
+    ``span`` is the number of days that the trace covers; None if the trace has no times.
     """
     found = []
     if span is None:

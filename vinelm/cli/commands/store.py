@@ -138,7 +138,7 @@ def _show_info(facts: dict[str, Any]) -> None:
 
 
 def _is_shared(facts: dict[str, Any], rows_usd: float) -> bool:
-    """Return whether rows of an imported log share a payment, so that the rows' costs add up to more than was paid.
+    """Return whether an imported log records one payment in several rows, so that the rows' costs exceed what was paid.
 
     Args:
         facts: The facts about the store, with the dollars really paid as ``committed_usd``.

@@ -107,8 +107,9 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
 
 
 def _columns(texts: tuple[str, ...]) -> dict[str, list[str]]:
-    """Return the columns of each field named in these texts. Raise :class:`ConfigError` for an unknown field, or for a field
-    with two columns.
+    """Return the names of each field's columns, from option values of the form ``FIELD=COLUMN``.
+
+    Raise :class:`ConfigError` for an unknown field, or if a field other than ``request`` has several columns.
     """
     found: dict[str, list[str]] = {}
     for text in texts:

@@ -40,8 +40,9 @@ def compare(before: Path, after: Path, *, as_json: bool) -> None:
 
 
 def show_difference(found: TrieDifference, *, as_json: bool, top: int = SHOWN, more: Mapping[str, Any] | None = None) -> None:
-    """Print a comparison with at most ``top`` paths per metric, or one JSON object with all paths and the entries of
-    ``more``.
+    """Print a comparison with at most ``top`` paths per metric; with ``as_json``, print one JSON object with all paths.
+
+    ``more`` has additional keys and values for the JSON object.
     """
     if as_json:
         print_json({**(more or {}), **_plain(found)})

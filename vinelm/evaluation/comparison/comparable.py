@@ -33,8 +33,8 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
     """Return two objectives whose plans can replace a plan of the given accuracy and mean cost per request.
 
     The first is the lowest cost at no lower accuracy, the second the highest accuracy at no higher cost. Both limits
-    have a tolerance for rounding, so that the given plan meets them. The first allows only single plans: a mixture of
-    two plans would just reach the minimum accuracy, and a plan's surplus accuracy helps to show that nothing is lost.
+    have a tolerance for rounding, so that the given plan meets them. The first objective allows no mixture of two plans,
+    because a mixture would just reach the minimum accuracy. A surplus of accuracy helps to show that nothing is lost.
 
     Args:
         accuracy: The plan's accuracy, a fraction.
@@ -145,8 +145,8 @@ def swept(planning: Sequence[Fit]) -> tuple[Objective, ...]:
     Budgets are spaced geometrically. If all plans are free or cost the same, the sweep is one objective without a budget.
 
     Args:
-        planning: The estimates that plans are chosen from, one for each part of the requests. Budgets are chosen from a
-            range in which all of them have plans.
+        planning: The estimates from which plans are chosen, one for each part of the requests. At every budget, each of
+            these estimates has a plan.
     """
     ranges = [half.plans.frontier_range() for half in planning]
     low, high = max(found.cheapest_usd for found in ranges), max(found.dearest_usd for found in ranges)

@@ -80,7 +80,7 @@ class Comparison:
         seed: Decides the split.
         spent_usd: Dollars charged for the rows; None means the sum of the rows' costs.
         is_judged: Whether a judge model decided which answers are right.
-        annotated: The trie of all rows, if it was estimated already; its plans give the compared plans their names.
+        annotated: The trie of all rows, if it was estimated already; see :attr:`whole`.
         referred: How the rows of requests without labels were scored by comparison with the current setup; None if all have
             labels.
         hopeful: The rows, scored as if all answers that people have not yet judged were as good as the current setup's.
@@ -133,7 +133,7 @@ class Comparison:
 
     @cached_property
     def whole(self) -> Fit:
-        """The trie and plans estimated from all rows. These plans would be served; compared plans are named after them."""
+        """The trie estimated from all rows, and its plans, which would be served. Compared plans get these plans' names."""
         own = self.annotated
         # A trie for another stop rule, or restricted to tried steps, has other plans than these rows: then it is fitted again.
         is_own = own is not None and own.template == self.template and own.tried is None
@@ -202,10 +202,10 @@ class Comparison:
 
     @property
     def _level(self) -> float:
-        """The one-sided confidence level at which a gain's interval is computed, for its lower and its upper end.
+        """The one-sided confidence level of each end of a gain's interval.
 
         The level is higher if answers that count as equal to the current setup's may be worse. The loss from such
-        answers then has a separate bound, which takes part of the allowed error probability.
+        answers then has a separate bound, and the interval and that bound share the allowed error probability.
         """
         return LEVEL + (1.0 - AUDIT_LEVEL if self.referred is not None and self.referred.may_hide else 0.0)
 
@@ -501,8 +501,8 @@ class _Candidate:
         ways: One item for each part of the requests: the plan that was chosen on the other parts, and its scores on this part.
         baseline: The plan to compare with.
         by_all: Chooses a plan on all requests and returns it.
-        fit: The object that scores the plan on the requests with recorded calls of both plans. None if every request was served
-                under both plans, which needs no selection.
+        fit: Scores the plan and the baseline on the requests that have recorded calls of both. None if every request was
+                served under both, so that no requests need to be selected.
         objective: The objective of the plan.
     """
 

@@ -123,7 +123,7 @@ class CrossFit:
         return found
 
     def rescored(self, rows: Sequence[Observation]) -> CrossFit:
-        """Return the same plans, tested on ``rows``: the same rows with other scores."""
+        """Return a copy with the same plans, tested on ``rows``, which are this object's rows with other scores."""
         found = copy(self)
         found.bought, found._known, found._ways = self._bought(rows), {}, {}
         return found

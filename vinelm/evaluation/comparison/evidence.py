@@ -41,7 +41,7 @@ class StoreEvidence:
         scored: The rows at the prices that were paid, scored by labels or by a judge, and the facts about the judge
             that a trie stores.
         prompts: The shapes (hashed prefixes) of the prompts of each row's calls, keyed by the row's (request id,
-            prefix); empty if no row used a prompt cache.
+            models up to its call); empty if no row used a prompt cache.
         charged_usd: The cost of the rows as charged, in dollars.
         committed_usd: Dollars that were really paid; less than ``charged_usd`` if rows share one recorded answer.
         n_timed: Number of rows with a measured latency.
@@ -50,7 +50,7 @@ class StoreEvidence:
             invocation, from which each invocation's call rate follows.
         referred: How the rows of requests without labels were scored by comparison with the current setup; None if all have
             labels, or a judge scores.
-        unscored: The same rows as ``observations``, but without the scores from ``referred``; empty if that is None.
+        unscored: The same rows as ``observations``, but without the scores from ``referred``; empty if ``referred`` is None.
     """
 
     identity: StoreIdentity

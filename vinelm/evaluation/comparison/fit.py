@@ -63,7 +63,7 @@ class ChosenPolicy:
             the best of many.
         promised_cost_usd: Dollars per request estimated from these requests.
         code: If the plan is the same for every request, its pairs (stage or invocation, model); else empty.
-        ends_early: Whether it ends requests that the application itself would continue, so that ``code`` alone does not
+        ends_early: Whether the policy ends requests that the application itself would continue, so that ``code`` alone does not
             reproduce it.
     """
 
@@ -185,7 +185,8 @@ class Fit:
         A step is a model that is called after certain earlier calls.
 
         Args:
-            tested: The recorded results of the test requests, whose outcomes are ignored, by request id and then by prefix.
+            tested: The recorded results of the test requests, keyed by request id, then by prefix (the models up to the row's
+                call). Only the calls matter, not their outcomes.
             n_requests: Number of test requests.
         """
         found = copy(self)

@@ -55,7 +55,7 @@ class ReferredAnswer:
 
     @property
     def hides(self) -> bool:
-        """Whether this answer counts as equal to today's (without being it), although the scores of the two may differ."""
+        """Whether this is an answer other than today's that counts as equal to today's but may have another score."""
         return self.may_hide and self.is_same and not self.is_today
 
 

@@ -53,7 +53,7 @@ class ScoredRows:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The entries about the scores that a trie stores in its ``meta``."""
+        """The facts about the scores that a trie stores in its dict ``meta``; empty if labels score the rows."""
         return {}
 
     @property
@@ -117,7 +117,7 @@ class JudgedRows(ScoredRows):
 
         Args:
             rows: The rows of the store.
-            found: The judge's verdicts, keyed by (request id, prefix of the row).
+            found: The judge's verdicts, keyed by (request id, models up to the row's call).
             template: The workflow's stages, each with its models, as the store has them.
 
         Raises:
@@ -155,7 +155,7 @@ class JudgedRows(ScoredRows):
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The entries about the judge that a trie stores in its ``meta``."""
+        """The facts about the judge that a trie stores in its dict ``meta``, under the key ``judge``."""
         return {"judge": self.facts}
 
     @property

@@ -1,8 +1,8 @@
 """Restricts a trie to steps that enough requests took, so that plans over these steps can be tested on the results.
 
-A step is one model run after one history. With few results for each of very many plans, the best estimate changes with
-every result. A comparison with the current setup needs complete runs of the tested plan. So if plans over all steps
-cannot be tested, plans over tried steps are tested instead.
+A step is one model that runs after a certain sequence of earlier calls. With few results for each of very many plans,
+the best estimate changes with every result. A comparison with the current setup needs complete runs of the tested plan.
+So if plans over all steps cannot be tested, plans over tried steps are tested instead.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ RowsByRequest = Mapping[str, Mapping[tuple[str, ...], Observation]]
 
 
 def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, firsts: Sequence[str]) -> BoolArray:
-    """Return a mask of the edges (one model run after one history) that enough requests took. Only the recorded calls
-    matter, not their outcomes.
+    """Return a mask of the trie's edges that enough requests took. An edge stands for one model that runs after a certain
+    sequence of earlier calls. Only the recorded calls matter, not their outcomes.
 
-    An edge is marked if at least the share :data:`LEAST_TRIED` of the requests that came to its source took the edge.
-    If no edge of a branch qualifies, all of the branch's edges are marked, because few requests came there.
+    An edge is marked if, of the requests that reached the edge's first node, at least the share :data:`LEAST_TRIED` took
+    the edge. If no edge of a branch qualifies, all edges of the branch are marked, because few requests took the branch.
 
     Args:
         annotated: A trie of a template without request types.
-        rows: The recorded results, keyed by request id, then by prefix.
+        rows: The recorded results, keyed by request id, then by prefix (the models up to the row's call).
         n_requests: Number of requests.
         firsts: The stages that requests begin with, the most common first; empty without rows.
 
@@ -80,7 +80,7 @@ def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, 
 
 
 def by_request(rows: Iterable[Observation]) -> RowsByRequest:
-    """Return the recorded results keyed by request id, then by prefix."""
+    """Return the recorded results keyed by request id, then by prefix (the models up to the row's call)."""
     found: dict[str, dict[tuple[str, ...], Observation]] = {}
     for row in rows:
         found.setdefault(row.request_id, {})[row.prefix] = row

@@ -19,8 +19,8 @@ class TriedSteps:
 
     Args:
         policy: The rule that decides the next call or returns an answer.
-        rests: The mean success, remaining cost and remaining latency, keyed by the outcomes so far. Histories that no
-            simulated request had get the values of the start.
+        rests: The mean success, remaining cost and remaining latency, keyed by the outcomes so far. For outcomes that no
+            simulated request had, :meth:`rest` returns the values for the start of a request.
     """
 
     policy: StepRule

@@ -22,8 +22,8 @@ class BoughtRows:
     A sampler takes requests in an order that ignores their contents. What it buys after a row depends only on the row's
     outcome: whether the request is open, whether its check passed, or which stage comes next. So requests with the same
     models and outcomes so far are exchangeable; they are at the same ``Place``. The chance of a model at a place is the
-    share of the place's requests for which this model's call was bought. The probability stored in a row is another
-    one, that of drawing the row's path for any request.
+    share of the place's requests for which this model's call was bought. It is not the probability stored in a row: that
+    is the probability with which the sampler proposed the row's path.
 
     Which first calls are bought may depend on the request type, so their chances are computed separately for each type.
     Types for which some model has no first call, as in a store made before the types were declared, share their
@@ -34,7 +34,7 @@ class BoughtRows:
 
     Args:
         requests: The ids of the requests that could have been bought, including those without a row.
-        rows: The rows, keyed by request id, then by prefix.
+        rows: The rows, keyed by request id, then by prefix (the models up to the row's call).
         template: The workflow's stages, each with its models.
         at: Number of requests that came to each place.
         bought: For how many of these requests a model was bought, keyed by (place, model).
@@ -125,7 +125,7 @@ def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Ma
     Models that no request of any type has called first are ignored.
 
     Args:
-        known: The rows, keyed by request id, then by prefix.
+        known: The rows, keyed by request id, then by prefix (the models up to the row's call).
         kinds: The type of each request.
     """
     firsts: dict[str, set[str]] = {kind: set() for kind in kinds.values()}
@@ -138,7 +138,8 @@ def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Ma
 def place_of(template: Template, seen: Seen) -> Place | None:
     """Return a key of a request's models and outcomes after its calls ``seen``, at least one; None if no row can follow.
 
-    The key is a pair: the models so far, and how the request continues (the next stage, "open" or "passed").
+    The key is a pair: the models so far, and how the request continues. That is the next stage if the template branches.
+    Otherwise it is "passed" if the request may continue after a passed check and a check has passed, else "open".
     """
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:

@@ -6,9 +6,10 @@ request is used up to the first call that is not recorded for both policies:
 
     q_0 - q'_0 + sum over t of w_t ((x_t + q_t - q_(t-1)) - (x'_t + q'_t - q'_(t-1))),
 
-where primes mark the reference, and w_t is the product over s <= t of (both rows s exist) / (chance of having both). As
-in :mod:`~vinelm.evaluation.off_policy.scores`, chances are shares of the requests at the same pair of places that are
-to run the same models, and each adds a column to ``balance``.
+where primes mark the reference, and w_t is the product over s <= t of (both rows s exist) / (chance of having both). The
+chance of having both is a share of requests. Among the requests on which each policy has the same earlier calls, outcomes
+and next model, it is the share with both rows. As in :mod:`~vinelm.evaluation.off_policy.scores`, each such chance adds a
+column to ``balance``.
 """
 
 from __future__ import annotations

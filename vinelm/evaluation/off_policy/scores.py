@@ -8,9 +8,10 @@ after it. The score of a request is
 The mean score is the policy's value if the chances are right, whatever q is; and also if q is right, whatever the
 chances are.
 
-The chances are estimated as shares of the same requests. Each adds a column to ``balance``: w_(t-1) (row t exists / its
-chance - 1) for the requests at that place, which sums to 0. The part of the scores that these columns explain is not an
-error of the mean, and is removed from its variance (Hirano, Imbens and Ridder 2003).
+Each chance is estimated as a share: of the requests at one place (with the same models and outcomes so far), the share for
+which the next row was bought. Each chance adds a column to ``balance``: w_(t-1) (row t exists / its chance - 1) for the
+requests at that place, and 0 for others. The column sums to 0. The part of the scores that these columns explain is not
+an error of the mean, and is removed from its variance (Hirano, Imbens and Ridder 2003).
 """
 
 from __future__ import annotations

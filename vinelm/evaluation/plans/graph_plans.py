@@ -36,8 +36,8 @@ class StagePlan(Expected):
 
     Attributes:
         models: The model of each stage, keyed by the stage's name, in template order.
-        most_invocations: The plan ends a request after this many calls, or at the next point where the application lets
-            it; None if only the application ends requests.
+        most_invocations: The plan ends a request after this many calls, or at the next point at which the application
+            allows a request to end; None if only the application ends requests.
         plan: The same plan in the form of a contingent plan.
     """
 
