@@ -20,7 +20,7 @@ class FleetView:
 
     Every column has shape (n,), with one item per live call. Times are durations in seconds at the moment of the view, by the
     clock of the process that reads it; clocks of different machines are never compared. NaN means unknown, except in
-    ``deadline_s``, where it means that there is no deadline.
+    ``deadline_s``, where it means that no deadline is set.
 
     Attributes:
         session: uint64, a hash of the conversation's id; equal for all calls of one conversation.

@@ -99,7 +99,7 @@ class ReplayRunner:
             return UnitOutcome(None, paid_usd=budget.spent_usd)
         if policy.drift is not None:
             return UnitOutcome(policy.observation("state", policy.drift))
-        if problem is not None:
+        if problem is not None and policy.halted is None:  # else it follows from the end: a task group's own error
             return UnitOutcome(failed_row(policy, problem))
         if not policy.invocations:
             return self._not_run(policy)

@@ -1,5 +1,6 @@
 """Replayed units: each application is run from its start, and buys one invocation."""
 
+import asyncio
 from itertools import product
 
 import pytest
@@ -15,9 +16,15 @@ from kit.toys.replayed import (
     supervisor_toy,
     twice_toy,
 )
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 
+from vinelm.backends import create_backends
+from vinelm.catalog import Catalog
 from vinelm.profiler.execution.replayed.runner import ReplayRunner, make_units
 from vinelm.profiler.execution.unit import UnitRunner
+from vinelm.template import Stage, Template
 
 
 def runner(workflow, **backend):
@@ -145,3 +152,42 @@ def test_a_function_may_gather_its_stages():
     found = walk(units, workflow.requests[0])
     assert {outcome.observation.failure for outcome in found.values()} == {None}
     assert len(units.backends["test"].calls) == len(found) == 30
+
+
+class Late(BaseChatModel):
+    """Answers after a while, as a model over the network does."""
+
+    @property
+    def _llm_type(self):
+        return "late"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        raise NotImplementedError
+
+    async def _agenerate(self, messages, stop=None, run_manager=None, **kwargs):
+        await asyncio.sleep(0.05)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("fine"))])
+
+
+def test_a_call_beside_the_one_at_which_a_unit_ends_is_not_cancelled():
+    """A task group cancels its other tasks when one fails: the paid call was a failed row, and the stage broken."""
+
+    def build(vine):
+        draft, check = vine.chat_model("draft"), vine.chat_model("check")
+
+        async def solve(inputs):
+            async with asyncio.TaskGroup() as group:
+                first = group.create_task(draft.ainvoke(inputs["question"]))
+                group.create_task(check.ainvoke(inputs["question"]))
+            return {"answer": first.result().text}
+
+        return solve
+
+    price = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2026-01-01"}
+    catalog = Catalog.from_chat_models({"m0": Late(), "m1": Late()}, prices={"m0": price, "m1": price})
+    template = Template((Stage("draft", ("m0", "m1")), Stage("check", ("m0", "m1"))))
+    workflow = toy(n_requests=1, build=build, template=template, score=lambda request, state: True)
+    found = walk(make_units(workflow, catalog, create_backends(catalog)), workflow.requests[0])
+    assert [(outcome.observation.stage, outcome.observation.failure) for outcome in found.values()] == [
+        *[("draft", None)] * 2, *[("check", None)] * 4,
+    ]  # fmt: skip
