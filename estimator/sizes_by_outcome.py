@@ -89,7 +89,7 @@ class SizesByDifficulty:
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the mean size of the requests at each node and its log's derivative; see :meth:`SizesByOutcome.reaching`.
 
-        The observed sizes of requests shift the sizes of their grid points.
+        Observed sizes shift the size that the model gives to the requests of each latent difficulty.
         """
         of_point, change = self._of_points(slope)
         own = self.posterior.T @ (factor - self.posterior @ of_point) / np.maximum(self.posterior.sum(axis=0), TINY)

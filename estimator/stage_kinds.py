@@ -78,10 +78,10 @@ class StageKinds(OneKind):
         return self.stage[stage], [("kind", (kind,)), ("suited", (kind, model))]
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return how many predicted outcomes to add, at each node, to the observed outcomes of a request type; shape (nodes,
-        points).
+        """Return how many predicted outcomes to add to the observed outcomes of a request type; shape (nodes, points).
 
-        If few requests of a type were observed, their outcomes alone would favour a model that was lucky on them.
+        There is a number for each node and each point of the grid of latent difficulties. If few requests of a type were
+        observed, their outcomes alone would favour a model that was lucky on them.
 
         Args:
             of_kind: the number of observed requests that begin at each node, by grid point; shape (nodes, points).

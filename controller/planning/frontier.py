@@ -101,15 +101,19 @@ class BlockIndex:
         return best if best < _NONE else -1
 
     def _first_in(self, blocks: npt.NDArray[np.intp], limits: Sequence[float], delay_s: FloatArray | None) -> int:
-        """Return the position of the first (best) end within the limits in these blocks; ``_NONE`` if there is none."""
+        """Return the best end within the limits in the blocks (groups of ends) with the given indices.
+
+        The result is the end's index among all ends, sorted best first; ``_NONE`` if there is none.
+        """
         fits = within([values.take(blocks, 0) for values in self.bounded], limits, delay_s)
         return int(self.position.take(blocks, 0)[fits].min(initial=_NONE))
 
 
 def within(bounded: Sequence[FloatArray], limits: Sequence[float], delay_s: FloatArray | None) -> BoolArray:
-    """Return for each end or block whether all its bounded quantities are within their limits.
+    """Return a mask of the ends, or of the blocks of ends, in which every bounded quantity is within its limit.
 
-    ``delay_s``, the seconds that load adds, is added to the first quantity, which is latency then; None without load.
+    ``bounded`` has an array for each quantity, with an element for each end or block; ``limits`` has a number for each.
+    ``delay_s``, the seconds that load adds, is added to the first quantity, latency. It is None without load.
     """
     fits: BoolArray = (bounded[0] if delay_s is None else bounded[0] + delay_s) <= limits[0]
     for i in range(1, len(limits)):
@@ -259,7 +263,7 @@ class Frontier:
         return None if load_s is None or self._visits is None else self._visits.dot(load_s).take(self._group)
 
     def _first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
-        """Return the position in ``ends`` of the first (best) end within the limits; -1 if there is none."""
+        """Return the index in ``ends`` (sorted best first) of the first end within the limits; -1 if there is none."""
         if not len(self.ends):
             return -1
         if self._rising is not None:

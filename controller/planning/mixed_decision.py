@@ -94,7 +94,10 @@ class MixedDecision(Decision):
 
     @cached_property
     def promise(self) -> Promise:
-        """The predicted accuracy with its interval, from the means of both plans' predictions, weighted by share."""
+        """The predicted accuracy, with its interval, of the traffic split.
+
+        It is the mean of both plans' predictions, each weighted by the share of requests that the plan gets.
+        """
         promises = [(share, plan.promise) for share, plan in self.parts]
         return replace(
             promises[0][1],

@@ -49,7 +49,9 @@ class Mixture(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Hull:
-    """The corners of the upper convex hull of plans, from the cheapest to the most accurate; shape (corners,).
+    """The cost and accuracy (``value``) of the plans at the corners of the upper convex hull of plans.
+
+    They are sorted from the cheapest to the most accurate; shape (corners,).
 
     Args:
         cost_usd: Each corner's cost per request in dollars, ascending.

@@ -45,11 +45,11 @@ class Belief:
         return False
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
-        """Return the name of the trie's branch on which the request continues after ``path``, and a note (may be empty).
+        """Return (the trie's branch on which the request continues after ``path``, a note for the trace).
 
         The branch is None if requests with these outcomes end after ``path``. Before the first call, the branch is the first
         stage, or None if it is unknown which of several first stages comes. The note says that requests end here, or that the
-        profile lacks the outcome and which outcome is assumed instead.
+        profile lacks the outcome and which outcome is assumed instead. Otherwise it is empty.
 
         Args:
             path: models of the calls so far.
@@ -58,7 +58,7 @@ class Belief:
         return stage, ""
 
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
-        """Return the names that the trie gives these stages after the outcomes so far, and a note.
+        """Return (the names that the trie gives these stages after the outcomes so far, a note for the trace).
 
         The note is empty unless requests with these outcomes end here or the profile lacks the outcome.
         """
@@ -126,7 +126,9 @@ class SeenOutcomes(Belief):
         return is_new
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
-        """Return the trie's branch on which the request continues after ``path``, and a note; see :meth:`Belief.arm`."""
+        """Return (the trie's branch on which the request continues after ``path``, a note for the trace); see
+        :meth:`Belief.arm`.
+        """
         if not path:
             if stage is None and len(firsts := self._arms(0)) == 1:
                 (stage,) = firsts
@@ -155,7 +157,7 @@ class SeenOutcomes(Belief):
         return found if found in held else None
 
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
-        """Return the names that the trie gives these stages after the outcomes so far, and a note.
+        """Return (the names that the trie gives these stages after the outcomes so far, a note for the trace).
 
         The note is empty unless requests with these outcomes end here or the profile lacks the outcome.
         """

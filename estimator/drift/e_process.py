@@ -49,7 +49,7 @@ class GroupComparison:
         most: float = 1.0,
         counts: BoolArray | bool = True,
     ) -> FloatArray:
-        """Add the value of one request, and return the logarithm of the wealth that the bets have reached.
+        """Add one request's value, and return the logarithm of the bets' capital (wealth): the evidence against the hypothesis.
 
         Args:
             is_new: whether the request was served by the new group.
@@ -105,7 +105,9 @@ class ShareAbove:
     most: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """Return the log of the factor by which each value multiplies each bet's wealth; see :meth:`Bets.log_factors`."""
+        """Return the log of the factor by which each value multiplies each bet's wealth (its capital); see
+        :meth:`Bets.log_factors`.
+        """
         most = np.clip(np.asarray(self.most), 1e-9, 1.0 - 1e-9)[..., None]
         other = most + (1.0 - most) * _SHARES
         won, lost = np.log(other / most), np.log((1.0 - other) / (1.0 - most))
@@ -120,7 +122,9 @@ class ShareBelow:
     least: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """Return the log of the factor by which each value multiplies each bet's wealth; see :meth:`Bets.log_factors`."""
+        """Return the log of the factor by which each value multiplies each bet's wealth (its capital); see
+        :meth:`Bets.log_factors`.
+        """
         return ShareAbove(1.0 - self.least).log_factors(1.0 - value)
 
 
@@ -128,13 +132,16 @@ class ShareBelow:
 class MeanAbove:
     """Bets against "the mean is at most ``most``", for values >= 0, without other assumptions.
 
-    A stake s multiplies wealth by 1 + s·(x/most − 1), whose mean is at most 1 and which is never negative.
+    A bet that risks the fraction s of its capital (wealth) multiplies it by 1 + s·(x/most − 1) for the value x. This factor is
+    never negative, and its mean is at most 1 under the hypothesis.
     """
 
     most: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """Return the log of the factor by which each value multiplies each bet's wealth; see :meth:`Bets.log_factors`."""
+        """Return the log of the factor by which each value multiplies each bet's wealth (its capital); see
+        :meth:`Bets.log_factors`.
+        """
         return np.asarray(np.log1p(_STAKES_UP * ((value / self.most)[..., None] - 1.0)))
 
 
@@ -150,7 +157,9 @@ class MeanBelow:
     square: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """Return the log of the factor by which each value multiplies each bet's wealth; see :meth:`Bets.log_factors`."""
+        """Return the log of the factor by which each value multiplies each bet's wealth (its capital); see
+        :meth:`Bets.log_factors`.
+        """
         y = _STAKES_DOWN * (1.0 - value / self.least)[..., None]
         square = np.asarray(self.square / np.square(self.least))[..., None]
         return np.asarray(np.log1p(y + 0.5 * y * y) - np.log1p(0.5 * _STAKES_DOWN**2 * square))
@@ -182,7 +191,7 @@ class EProcess:
     _low_at: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def add(self, value: FloatArray | float, counts: BoolArray | bool = True) -> FloatArray:
-        """Add one value to each test for which ``counts`` is True, and return the logarithm of the wealth of every test."""
+        """Add one value to each test for which ``counts`` is True; return the log of every test's wealth, its evidence."""
         factors = self.bets.log_factors(np.asarray(value, np.float64))
         if counts is not True:
             factors = np.where(np.asarray(counts)[..., None], factors, 0.0)

@@ -30,7 +30,7 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class OutcomeProbabilities:
-    """P(yes) of the three questions at each node, as arrays of shape (nodes, points).
+    """The probability of "yes" for three questions at each node, by latent difficulty, as arrays of shape (nodes, points).
 
     The questions are: is the answer right; does the request stop if the answer is right; does it stop if the answer is wrong.
     ``right`` is 0 at nodes that are not answerable.
@@ -42,17 +42,21 @@ class OutcomeProbabilities:
 
     @property
     def stop(self) -> FloatArray:
-        """The probability that a request stops at each node, by grid point; shape (nodes, points)."""
+        """The probability that a request stops at each node, for each latent difficulty on the grid; shape (nodes, points)."""
         return self.right * self.stop_if_right + (1.0 - self.right) * self.stop_if_wrong
 
     @property
     def on_right(self) -> FloatArray:
-        """The probability that a request continues with a right answer at each node, by grid point; shape (nodes, points)."""
+        """P(right answer, and the request continues) at each node, for each latent difficulty on the grid; shape (nodes,
+        points).
+        """
         return self.right * (1.0 - self.stop_if_right)
 
     @property
     def on_wrong(self) -> FloatArray:
-        """The probability that a request continues with a wrong answer at each node, by grid point; shape (nodes, points)."""
+        """P(wrong answer, and the request continues) at each node, for each latent difficulty on the grid; shape (nodes,
+        points).
+        """
         return (1.0 - self.right) * (1.0 - self.stop_if_wrong)
 
 
@@ -153,10 +157,10 @@ class _ExpectationMaximization:
         return OutcomeProbabilities(right * answerable[:, None], stop_if_right, stop_if_wrong)
 
     def expect(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Do the E step, given the weight of each point of the grid, ``weights`` of shape (points,).
+        """Do the E step: return P(latent difficulty) of each request, and P(right) of each result.
 
-        Return P(grid point) of each request, shape (requests, points), and P(right) of each result, shape (results, 1) or
-        (results, points).
+        ``weights``, shape (points,), has the weight of each difficulty on the grid. The first result has the shape (requests,
+        points), the second (results, 1) or (results, points).
         """
         known = self.probabilities(of_all=False)
         # For each cell, the log chance of what was seen (stopped or not) together with a right answer, and with a wrong one. It

@@ -44,7 +44,9 @@ ARM = Prior(slope=0.0, slope_variance=(0.25, 0.5, 0.25), spread=1.0)
 
 @dataclass(eq=False)
 class Regression:
-    """The model of a question: logit P(yes | node u, grid point g) = effects of u + z_g * slope of u.
+    """The fitted model of one yes-or-no question: logit P(yes | node u, difficulty z) = effects of u + z * slope of u.
+
+    The latent difficulties z are the values of ``grid``.
 
     Args:
         features: the design of effects and slopes.

@@ -123,9 +123,9 @@ def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
 
 
 def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatArray) -> FloatArray:
-    """Return the expected share of all requests that reach each node, by grid point; shape (nodes, points).
+    """Return the expected share of all requests that reach each node, by latent difficulty; shape (nodes, points).
 
-    Models are chosen as often as in the profile.
+    It assumes that models are chosen as often as in the profile.
 
     Args:
         trie: the trie.

@@ -117,10 +117,10 @@ def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen:
 def _seen_arms(
     cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ChoiceProbabilities
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the number of observed requests that took each branch, and the number of those with a right answer.
+    """Return, for each branch, how many observed requests took it, and how many of those had a right answer.
 
-    Both have the shape (branches, points). If it is unknown which branch a request took, the request counts on each branch with
-    the probability in ``shares``.
+    Both arrays have the shape (branches, points), where a point is a latent difficulty. If it is unknown which branch a request
+    took, the request counts on each branch with the probability in ``shares``.
     """
     goes_on = ~cells.stop & (arms.count[cells.node] > 0)
     weight, belief = fit.posterior[cells.request], fit.belief * np.ones(len(fit.grid))

@@ -249,7 +249,10 @@ class Labelings:
 
     @classmethod
     def of(cls, table: AnswerTable) -> Labelings:
-        """Return all possible labelings of all requests in the table."""
+        """Return the possible labelings of the requests in ``table``.
+
+        A labeling assigns a type of answer to each of a request's classes of agreeing wrong answers.
+        """
         width, answers = len(table.contexts) * N_TYPES, [context.answers for context in table.contexts]
         verdicts = table.verdicts
         known: dict[tuple[object, ...], int] = {}
@@ -419,10 +422,11 @@ class _Fit:
         return replace(model, right_effects=effects)
 
     def posterior(self, model: AnswerFit) -> FloatArray:
-        """Return the expected number of requests with each labeling and grid point; shape (labelings, points).
+        """Return the expected number of requests that have each labeling and each latent pair; shape (labelings, points).
 
-        It is the sum of P(labeling, point | request) over all requests with the labeling's pattern, each multiplied by its
-        weight.
+        A labeling assigns types to a request's wrong answers. A latent pair (point) is an easiness and a popularity of the
+        usual mistake. The number is the sum of P(labeling, point | request), times the request's weight, over all requests with
+        the labeling's pattern.
         """
         chances = np.concatenate([one.reshape(-1, len(model.grid)) for one in (model.log_types, model.log_verdicts)])
         log = self.counts @ chances + model.log_weights

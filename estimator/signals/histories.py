@@ -328,7 +328,7 @@ class _Growing:
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:
-        """Return for each history what later calls can depend on after its last call, if that call wrote no answer.
+        """Return, for each history, what later calls can depend on if its last call wrote no answer.
 
         This is the number of a value of ``Context.after``; 0 if the call wrote an answer or judged one.
         """
@@ -459,9 +459,10 @@ class _Before:
     """The histories (models and outcomes of a request so far) after which a call is made.
 
     Attributes:
-        level: the histories.
-        label_of_class: the label of the first answer of each class, shape (histories, classes).
-        depth: the number of calls of each history.
+        level: the histories, all of one length.
+        label_of_class: for each class of agreeing answers, the label that its first answer got; -1 for classes that a history
+            lacks. Shape (histories, classes).
+        depth: the number of calls that each of these histories has.
     """
 
     level: HistoryLevel

@@ -84,7 +84,10 @@ class Verdicts:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The shape (judges, kinds of answer, signals) of counts of verdicts; kinds are right (0), missing (1), wrong (2)."""
+        """The shape (judges, kinds of answer, signals) of arrays that count the judges' verdicts.
+
+        The kinds of answer are right (0), missing (1) and wrong (2).
+        """
         return len(self.judges), KINDS, len(self.signals)
 
     @cached_property

@@ -185,7 +185,10 @@ def _shape(builder: Any) -> Any:
 
 
 def _is_finish(node: Any) -> bool:
-    """Return whether the node runs ``vine.finish``, which may return an earlier answer. It has no effect in a profile."""
+    """Return whether ``node`` runs ``vine.finish``, which may make a request return an earlier answer.
+
+    In a profile, ``vine.finish`` has no effect.
+    """
     return bool(getattr(_function(node), FINISH_MARK, False))
 
 

@@ -38,8 +38,8 @@ class Job:
             Empty if only the state is needed.
         passed: for each earlier invocation, whether its answer passed the workflow's own check although the request continued.
             Empty if no answer passed.
-        judged: the judge's verdicts (True: right) on this request's answers so far, by the digest of the question to the judge.
-            If None, the judge is not called, and answers that need a judge get no score.
+        judged: the judge's verdicts (True: right) on this request's answers so far, keyed by a digest of what the judge was
+            asked. If None, the judge is not called, and answers that need a judge get no score.
         is_batched: whether its calls go through batch APIs, which all of its models must support.
         digest: the request's digest, with which another machine verifies the request that it reads; None on this machine.
         prompt_key: the key for hashing the job's prompts; if empty, prompts are not hashed.

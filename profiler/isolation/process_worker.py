@@ -257,9 +257,9 @@ class ProcessWorker:
 
 
 def _beyond(lost_usd: float, top_up: TopUp) -> TopUp:
-    """Return a top-up function for the second execution of a job that was killed.
+    """Return a function with which the second execution of a killed job requests higher reservations (top-ups).
 
-    It adds ``lost_usd``, the possible cost of the first execution in dollars, to every requested reservation.
+    The function adds ``lost_usd``, the possible cost of the first execution in dollars, to every requested reservation.
     """
     return top_up if not lost_usd else lambda upper_usd: top_up(lost_usd + upper_usd)
 

@@ -67,7 +67,7 @@ class ExhaustiveSampler:
 
 
 def _drawn(models: Models | Mapping[str, Models], share: float) -> Choice:
-    """Return the model of a list at the position ``share``, given as a fraction, in [0, 1), of the list's length.
+    """Return the model whose index is the fraction ``share``, in [0, 1), of the list's length, rounded down.
 
     If ``models`` has a list for each possible stage, return a model for each stage, by stage name.
     """

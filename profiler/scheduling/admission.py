@@ -49,16 +49,19 @@ class Admission:
         return []
 
     def answer(self) -> None:
-        """Send the answers to the decided top-up requests.
+        """Tell the waiting jobs whether the higher reservations that they requested (top-ups) are granted.
 
-        Called once the raised reservations are durable, because the jobs make their model calls as soon as they get the answer.
+        Only decided requests are answered. Called once the raised reservations are durable, because a job makes its model calls
+        as soon as it gets the answer.
         """
         for request, is_granted in self.decided:
             request.answer(is_granted)
         self.decided.clear()
 
     def refuse_all(self) -> None:
-        """Refuse all undecided top-up requests, because the run is abandoned."""
+        """Refuse all requests for a higher reservation that are not answered yet, even decided ones, because the run is
+        abandoned.
+        """
         for request in (*self.waiting, *(one for one, _ in self.decided)):
             request.answer(False)
         self.waiting.clear()
@@ -86,7 +89,10 @@ class _Scan:
         self._possibly_broken = PossiblyBroken(state.cells.first_rows, state.cells.first_answers)
 
     def jobs(self) -> list[Job]:
-        """Reserve money for the jobs to start, and return these jobs. Also decides top-up requests where possible."""
+        """Reserve money for the jobs to start, and return these jobs.
+
+        Also decides, where possible, whether running jobs get the higher reservations that they requested.
+        """
         jobs: list[Job] = []
         index = 0
         # Top-up requests are considered even if no worker is free: the units that wait for an answer hold the workers.
@@ -152,7 +158,10 @@ class _Scan:
         return self._may_reach_target
 
     def _answer(self, cell: Cell) -> None:
-        """Decide the top-up request of the call ``cell`` if earlier jobs cannot change the decision; otherwise do nothing."""
+        """Decide whether the running job of ``cell`` gets the higher reservation that it requested.
+
+        Does nothing if earlier jobs, which may turn out cheaper, could still change the decision.
+        """
         request = self._waiting.pop(cell)
         extra_usd = max(request.upper_usd - self._state.running[cell].upper_usd, 0.0)
         # Neither granted nor refused yet: once earlier units settle below their bounds there may be room.

@@ -78,7 +78,7 @@ class CellKinds:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape (depth, slots) of arrays by kind."""
+        """The shape (depth, slots) of arrays with an element for each kind of call; a slot is a (stage, model) pair."""
         return len(self.allowed), len(self.stage)
 
     @cached_property
@@ -88,12 +88,16 @@ class CellKinds:
 
     @cached_property
     def of_stage(self) -> FloatArray:
-        """A matrix with 1 where the slot (row) has the stage (column), otherwise 0; shape (slots, stages)."""
+        """A matrix with 1 where the (stage, model) pair of the row has the stage of the column, otherwise 0; shape (slots,
+        stages).
+        """
         return np.asarray(np.eye(len(self.stages))[self.stage])
 
     @cached_property
     def of_model(self) -> FloatArray:
-        """A matrix with 1 where the slot (row) has the model (column), otherwise 0; shape (slots, models)."""
+        """A matrix with 1 where the (stage, model) pair of the row has the model of the column, otherwise 0; shape (slots,
+        models).
+        """
         return np.asarray(np.eye(int(self.model.max()) + 1)[self.model])
 
     @cached_property
@@ -104,7 +108,7 @@ class CellKinds:
         return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
 
     def place(self, row: Observation) -> tuple[int, int, int]:
-        """Return three indices of a result: its depth (from 0), its slot (stage and model), and a number for what came next.
+        """Return three indices of a result: its depth (from 0), its (stage, model) pair (slot), and what came next.
 
         What came next, a stage or the end, is an index on the last axis of :attr:`CellCounts.outcomes`.
         """
@@ -148,7 +152,7 @@ class CellCounts:
 
     @property
     def counts(self) -> FloatArray:
-        """The number of calls of each kind; shape (depth, slots)."""
+        """The number of calls at each depth, of each (stage, model) pair (slot); shape (depth, slots)."""
         return np.asarray(self.outcomes.sum(axis=-1))
 
     def add(self, depth: int, slot: int, outcome: int, usd: float) -> None:

@@ -85,7 +85,10 @@ class KeptRows:
 
 
 def verdicts_of(found: Mapping[Cell, Judgement]) -> dict[str, dict[str, bool]]:
-    """Return the judge's verdicts (True: right), by request id and then by the digest of the question."""
+    """Return, for each request id, the judge's verdicts: for each question to the judge, whether it found the answer right.
+
+    The inner keys are digests of the questions.
+    """
     known: dict[str, dict[str, bool]] = {}
     for (request_id, _), judgement in found.items():
         if judgement.correct is not None:

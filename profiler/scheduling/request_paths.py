@@ -265,21 +265,22 @@ class ActivePaths:
         return True
 
     def _end(self) -> int:
-        """Return the position of the first path that is too far ahead of the oldest path.
+        """Return the position of the first path that may not start yet, because it is too far ahead of the oldest path in
+        progress.
 
-        This is the start of the second block after the block of the oldest path.
+        Consecutive paths form blocks (:func:`block_of`). Paths in the oldest path's block and in the next block may start.
         """
         return block_end(block_of(self.active[0].number, self._doublings) + 1, self._doublings)
 
 
 class PriceBounds:
-    """The maximum price expected of each path's calls, as bounds that do not depend on timing.
+    """For each request path, the maximum cost expected of its calls; it does not depend on when jobs end.
 
-    Paths are grouped into blocks by position; see :func:`block_of`. The bound of a block is learned from the results of all
-    earlier blocks except the one directly before it.
+    Consecutive paths form blocks (:func:`block_of`), and all paths of a block have the same maximum. It is learned from the
+    results of all earlier blocks except the one directly before.
 
     Args:
-        bound: the price bound before the first path.
+        bound: the maximum cost before the first path, which learns from results; see :class:`PriceBound`.
         doublings: the number of blocks before the first block of maximum size: :data:`FEW_DOUBLINGS` if batch APIs are used.
     """
 
@@ -292,7 +293,10 @@ class PriceBounds:
         self._bound.add(observation)
 
     def reached(self, number: int) -> None:
-        """Record that all paths before position ``number`` are committed; this may determine the bound of a later block."""
+        """Record that all paths before position ``number`` are committed.
+
+        The first such position in a block of paths determines the price bound of the next block.
+        """
         block = block_of(number, self._doublings)
         if block + 1 not in self._of_block:
             # All earlier paths are committed, so their bounds are no longer needed.
@@ -301,12 +305,14 @@ class PriceBounds:
             self._of_block.setdefault(block, self._of_block[block + 1])
 
     def of(self, number: int) -> PriceBound:
-        """Return the price bound that applies to the jobs of the path at position ``number``: that of its block."""
+        """Return the price bound for the jobs of the path at position ``number``; all paths of a block (:func:`block_of`) share
+        one.
+        """
         return self._of_block[block_of(number, self._doublings)]
 
 
 def block_of(number: int, doublings: int = DOUBLINGS) -> int:
-    """Return the index of the block that contains the path at position ``number``.
+    """Return the index of the block (run of consecutive paths) that contains the path at position ``number``.
 
     The first ``doublings`` blocks have 1, 2, 4, ... paths, and every later block has :data:`LARGEST_BLOCK`.
     """

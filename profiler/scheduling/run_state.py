@@ -191,7 +191,11 @@ class RunState:
         return not is_timed and not is_again and prefix[-1] in self.batched
 
     def verdicts(self, request_id: str) -> dict[str, bool] | None:
-        """Return the judge's verdicts on the request's answers so far, by the digest of the question; None without a judge."""
+        """Return the judge's verdicts so far on the request's answers: for each question to the judge, whether the answer was
+        right.
+
+        The keys are digests of the questions. None if the workflow has no judge.
+        """
         return None if self._verdicts is None else dict(self._verdicts.get(request_id, {}))
 
     def _stages(self, cell: Cell) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ class PostgresDatabase(Database):
         raise StoreError(f"{self.path}: a store in PostgreSQL is not copied into a file: use vinelm store export")
 
     def size_bytes(self) -> int:
-        """Return the bytes of the schema's tables and their indexes."""
+        """Return how many bytes the store's tables and their indexes take up in PostgreSQL."""
         with self.transaction() as connection:
             return int(connection.execute(_SIZE).scalar_one())
 

@@ -53,7 +53,9 @@ class Growth:
 
     @property
     def has_effect(self) -> bool:
-        """Whether some row was retired, restored, scored again or repriced, or kept its cost although its price changed."""
+        """Whether any row was retired (is no longer used), restored, scored again or repriced, or kept its cost despite a new
+        price.
+        """
         return bool(self.retired or self.restored or self.rescored or self.repriced or self.unpriced)
 
     def describe(self) -> str:

@@ -319,7 +319,11 @@ def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[
 
 
 def _latest_that_hold(retired: Iterable[StoredRow], rules: RowRules) -> list[tuple[StoredRow, RowStatus]]:
-    """Return the last valid retired row of each (request, prefix), with the decision of ``rules``; shorter prefixes first."""
+    """Return the retired (stored but unused) rows that are valid now, each with the decision of ``rules`` on it.
+
+    Of several valid rows with the same request and prefix, only the one with the highest number is returned. Rows of a broken
+    stage are left out. Rows with shorter prefixes come first.
+    """
     latest: dict[Cell, tuple[StoredRow, RowStatus]] = {}
     for row in sorted(retired, key=lambda row: row.row_id):
         status = rules.check(row)

@@ -111,7 +111,7 @@ class RowsToScore:
             self._reprice(connection)
 
     def finish(self) -> Mapping[str, int]:
-        """Record that all rows have been scored; return how many rows stay retired, by reason."""
+        """Record that all rows have been scored; return, for each reason, how many rows stay retired (unused)."""
         with self._store.database.transaction() as connection:
             first = self._first(connection) or 0
             for retired_id in self._restoration(connection).ended:

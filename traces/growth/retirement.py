@@ -89,14 +89,14 @@ def identities(connection: Connection) -> dict[int, StoreIdentity]:
 
 
 def next_retired_id(connection: Connection) -> int:
-    """Return the number that will be given to the next retired row."""
+    """Return the number that the next row to be retired (stored but no longer used) will get."""
     return int(connection.execute(select(func.coalesce(func.max(schema.retired.c.retired_id), 0))).scalar_one()) + 1
 
 
 def retire(
     connection: Connection, rows: Sequence[tuple[int, str]], *, scored_id: int, digests: Mapping[str, RequestDigest]
 ) -> None:
-    """Retire current rows: move them, with their states, to the table ``retired``.
+    """Retire current rows, that is, stop using them: move them, with their states, to the table ``retired``.
 
     Args:
         connection: a connection in a transaction.
@@ -120,7 +120,7 @@ def retire(
 
 
 def restore(connection: Connection, retired_ids: Iterable[int]) -> int:
-    """Make the retired rows with these numbers, and their states, current rows again; return how many rows these are."""
+    """Use retired rows again: make those with these numbers, and their states, current rows. Return how many these are."""
     ids = list(enumerate(retired_ids))
     for first in range(0, len(ids), _ROWS_AT_ONCE):
         some = ids[first : first + _ROWS_AT_ONCE]

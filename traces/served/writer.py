@@ -289,9 +289,9 @@ class StoreWriter(Generic[Item, Kept]):
         )  # fmt: skip
 
     def _gives_up(self, error: Exception) -> bool:
-        """Wait before the next attempt to write; return whether to give up instead.
+        """Return True if the writer should give up after ``error``; otherwise wait until the next attempt and return False.
 
-        The writer gives up if its time to close is over, or if the store is of another workflow.
+        It should give up if the store belongs to another workflow, or if no time is left to close.
         """
         if isinstance(error, StoreError) and error.code == "store-mismatch":
             return True

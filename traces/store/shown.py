@@ -146,7 +146,7 @@ class ShownRows:
         schema.set_meta(connection, SIGNALS, record.to_json())
 
     def has_retired(self) -> bool:
-        """Return whether the store has retired rows, which stay in the store but are not used."""
+        """Return whether the store has retired rows: rows that stay in the store but are not used."""
         with self._database.transaction() as connection:
             return connection.execute(select(schema.retired.c.retired_id).limit(1)).first() is not None
 

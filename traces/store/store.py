@@ -436,7 +436,7 @@ class ObservationStore:
             return float(connection.execute(select(paid)).scalar_one() or 0.0)
 
     def retired_calls(self) -> int:
-        """Return the number of model calls of retired rows, which stay in the store but are not used."""
+        """Return how many model calls were made for retired rows, which stay in the store but are not used."""
         with self._database.transaction() as connection:
             return int(connection.execute(select(func.coalesce(func.sum(schema.retired.c.calls), 0))).scalar_one())
 

@@ -147,14 +147,17 @@ class Raising:
         return LEVELS[self.level] if self.alarm is None else 0.0
 
     def ran_as_today(self, took: Took | None = None) -> None:
-        """Count a call that ran the current model. ``took`` is given for a request's first call, None for others."""
+        """Count a call that ran the current model.
+
+        ``took`` has the cost and the seconds if this was the request's first call of the step; None for later calls.
+        """
         self._compare(False, took)
         self._count()
 
     def served(self, *, has_escalated: bool, took: Took | None = None) -> None:
         """Count a call that the plan has served; ``has_escalated`` is whether the current model had to answer it.
 
-        ``took`` is given for a request's first call, None for others.
+        ``took`` has the cost and the seconds if this was the request's first call of the step; None for later calls.
         """
         self._compare(True, took)
         self._count()

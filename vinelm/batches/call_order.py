@@ -144,9 +144,9 @@ class CallOrder:
 
     @staticmethod
     def is_held(call: WaitingCall) -> bool:
-        """Return whether a call should wait for a particular slot that is busy, although another slot of its engine is free.
+        """Return whether a call should wait for the slot with its cached prompt, although another slot of its engine is free.
 
-        Always False if the engine has no separate slots.
+        A slot runs one call at a time. Always False if the engine's slots share one cache.
         """
         return call.slots is not None and call.slots.is_held(call)
 
@@ -175,10 +175,10 @@ class CallOrder:
             self.version += 1
 
     def over(self, call: WaitingCall, cached: float | None) -> None:
-        """Record for an engine with separate slots that a call has ended; ``cached`` is the cached fraction of its prompt, None
-        if unknown.
+        """Record that a call has ended, if its engine has separate slots; otherwise do nothing.
 
-        Calls to other engines are ignored.
+        A slot runs one call at a time and caches its last prompt. ``cached`` is the cached fraction of the call's prompt, None
+        if unknown.
         """
         if call.slots is not None and call.slots.is_used:
             call.slots.ended(call, cached)
@@ -194,8 +194,9 @@ class CallOrder:
             found.sums.add(_Sums(total, call.own, expected, min(cached or 0, expected)))
 
     def ended(self, position: int, slots: Iterable[SlotOrder] = ()) -> None:
-        """Record that the request at this position has ended. ``slots``, the :class:`SlotOrder` objects of the engines with
-        separate slots, also record it.
+        """Record that the request at this position in the starting order has ended.
+
+        ``slots`` has an object for each engine whose slots (parallel calls) have separate caches; these objects record it, too.
         """
         for one in slots:
             one.forget(position)

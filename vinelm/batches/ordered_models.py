@@ -112,7 +112,7 @@ class OrderedModels(ModelResolver):
         self._rank_again()
 
     def slot(self, waiting: WaitingCall) -> int | None:
-        """Return the number of the engine's slot in which a sent call runs; None if the engine's calls are not assigned to
+        """Return the number of the engine's slot (place for one call) in which a sent call runs; None if calls get no
         slots.
         """
         with self._lock:

@@ -172,7 +172,7 @@ class SlotOrder:
         slot.own, slot.other = idle, max(busy - idle, 0)
 
     def slot_of(self, call: Prompted) -> int | None:
-        """Return the number of the slot in which a sent call runs; None if the engine's calls are not assigned to slots."""
+        """Return the number of the slot in which a sent call runs; None if calls to the engine are not assigned to slots."""
         return next((number for number, one in enumerate(self._slots) if one.call is call), None) if self.is_used else None
 
     def ended(self, call: Prompted, cached: float | None) -> None:
@@ -197,7 +197,9 @@ class SlotOrder:
             self.is_used &= seen.own_cached >= NO_USE * seen.own and seen.other_cached <= COMMON * max(seen.other, BLOCK_TOKENS)
 
     def forget(self, position: int) -> None:
-        """Record that the request at this position has no more calls in flight, whether it succeeded or failed."""
+        """Record that the request at ``position`` in the starting order has no more calls in flight, whether it succeeded or
+        failed.
+        """
         for slot in self._slots:
             if slot.call is not None and slot.call.position == position:
                 self.ended(slot.call, None)

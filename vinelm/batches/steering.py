@@ -203,9 +203,10 @@ class Steering:
     # -- a block -------------------------------------------------------------------------------------------------
 
     def _begin(self, block: int, elapsed_s: float) -> None:
-        """Choose the plans of a block, and assign one of them to each of its requests, or None if the money does not suffice.
+        """Choose the plans of a block (consecutive requests), and assign one of them to each of its requests.
 
-        ``block`` is the index of the block, ``elapsed_s`` the seconds since the start of the batch.
+        A request gets None if the money does not suffice. ``block`` is the index of the block, ``elapsed_s`` the seconds since
+        the start of the batch.
         """
         self._block = block
         start, stop = self._starts[block], self._starts[block + 1]

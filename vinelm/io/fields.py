@@ -34,8 +34,9 @@ def as_text(value: Any) -> str:
 
 
 def as_flag(value: Any, column: str, where: str) -> bool:
-    """Return True for 1, true and yes, and False for 0, false and no, in upper or lower case; raise
-    :class:`DatasetError` for other values.
+    """Return a table field as a flag: True for 1, true and yes, False for 0, false and no, in upper or lower case.
+
+    Raise :class:`DatasetError` for any other value; its message names ``column`` and ``where``.
     """
     try:
         return _FLAGS[str(value).strip().lower()]
@@ -44,8 +45,9 @@ def as_flag(value: Any, column: str, where: str) -> bool:
 
 
 def as_score(value: Any, column: str, where: str) -> bool | float:
-    """Return a bool for the values of :func:`as_flag`, and any other number in [0, 1] as a float; raise
-    :class:`DatasetError` for other values.
+    """Return a table field as a score: 0, 1, true, false, yes and no as a bool, a number between 0 and 1 as a float.
+
+    Raise :class:`DatasetError` for any other value; its message names ``column`` and ``where``.
     """
     known = _FLAGS.get(str(value).strip().lower())
     if known is not None:

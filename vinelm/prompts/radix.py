@@ -172,8 +172,10 @@ def common_tokens(one: Shape, other: Shape) -> int:
 
 
 def known_tokens(points: Iterable[int], tokens: Iterable[int], known: Container[int]) -> int:
-    """Return the number of tokens in the longest prefix of a prompt whose digest, like those of all shorter prefixes,
-    is in ``known``.
+    """Return how many tokens at the beginning of a prompt are known.
+
+    The prompt's prefixes are tried from short to long, until the digest of one is not in ``known``. The result is the length of
+    the last prefix before that one, in tokens; 0 if there is none.
 
     Args:
         points: Digests of the prompt's prefixes, from short to long, as :func:`points_of` returns them.

@@ -101,7 +101,8 @@ class Wealth:
         return min(1.0, max(-1.0, self._level + self._slope * verdict))
 
     def take(self, score: float, weight: float, *, differs: bool, told: int) -> None:
-        """Update the wealth of every margin's bet with the result of one unit (request or cluster) that no judge has compared.
+        """Update the evidence for every margin (the wealth of its bet) with one unit (request or cluster) that no judge has
+        compared.
 
         Args:
             score: The unit's mean score minus today's; 0 if nothing differs.
@@ -126,8 +127,9 @@ class Wealth:
     def take_judged(
         self, judged: Sequence[tuple[float, float | None, float]], weight: float, *, rest: float = 0.0, told: int = 0
     ) -> None:
-        """Update the wealth of every margin's bet with one unit (request or cluster) in which a judge has compared differing
-        answers.
+        """Update the evidence for every margin (the wealth of its bet) with one unit (request or cluster).
+
+        A judge has compared the differing answers of this unit.
 
         Args:
             judged: One (verdict, score, part) for each such request: the judge's verdict, the score minus today's (None
@@ -185,9 +187,10 @@ class Wealth:
         self._weight += weight
 
     def _bet(self) -> None:
-        """Set each margin's stake to the one with which the wealth would have grown most so far.
+        """Choose each margin's stake, the part of its wealth that the next bet risks.
 
-        The growth is computed over the units so far and some imagined observations, which act as a prior.
+        The chosen stake is the one with which the wealth would have grown most over the units so far and some imagined
+        observations. The latter act as a prior.
         """
         mode = int(self.uses_judge)
         # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen

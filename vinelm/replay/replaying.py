@@ -133,9 +133,10 @@ class StepRun:
         self.units = cut(self.units, self.together)
 
     def _wanted(self) -> int:
-        """Return how many sampled calls, from the first on, should be used to choose the plans.
+        """Return a number n: the first n sampled calls should be used to choose the plans.
 
-        :attr:`choosing` also includes the rest of the last call's conversation.
+        :attr:`choosing` also includes the rest of the last call's conversation. Sets :attr:`is_short` if a stream has too few
+        calls.
         """
         if not self.is_stream:
             return min(CHOOSING, len(self.units) // 3)

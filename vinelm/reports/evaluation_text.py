@@ -157,8 +157,9 @@ def _plans(found: Evaluation) -> list[str]:
 
 
 def _kinds(found: Evaluation) -> list[str]:
-    """Return a paragraph on the gain from distinguishing request types, and whether to declare types; empty if none are
-    declared.
+    """Return a list with a paragraph on how much is gained by planning separately for each request type (kind).
+
+    The paragraph advises whether to declare types. The list is empty if none are declared.
     """
     gain = found.kinds
     if gain is None:

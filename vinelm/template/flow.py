@@ -99,12 +99,12 @@ class Flow:
 
     @cached_property
     def visits(self) -> frozenset[tuple[str, int]]:
-        """All pairs (name of a stage, index of a position that a request may have right after it)."""
+        """All pairs (name of a stage, index of a position in the automaton that a request may have right after the stage)."""
         return frozenset(item for position in self.positions for item in position.arms.items())
 
     @cached_property
     def is_linear(self) -> bool:
-        """Whether at most one stage may come next at each position."""
+        """Whether at most one stage may come next, wherever a request is in the template."""
         return all(len(position.arms) <= 1 for position in self.positions)
 
     @cached_property

@@ -180,10 +180,10 @@ class AnnotatedTrie:
 
     @property
     def arms(self) -> tuple[FloatArray, FloatArray]:
-        """The branch probabilities ``arm`` and ``arm_success`` as new arrays, for a linear trie, too.
+        """The branch probabilities ``arm`` and ``arm_success`` as new arrays, even for a linear trie.
 
-        In a linear trie, where these fields are None, they are computed from ``stop``. A branch's values are at the index of
-        the node after it or, in a merged trie, of the edge (:attr:`Trie.arm_items`).
+        In a linear trie, where these fields are None, they are computed from ``stop``. A branch has the edges from one node to
+        one stage; :attr:`Trie.arm_items` has its index.
         """
         found = np.ones(self.trie.n_arm_items), np.zeros(self.trie.n_arm_items)
         for values, of_edges in zip(found, self.arms_by_edge, strict=True):

@@ -74,7 +74,10 @@ class SharedNodes:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """For each edge, the index of its branch's value in arrays such as ``arm``: in a merged trie, the edge's own index."""
+        """For each edge, an index of its branch in arrays with the branches' values, such as ``arm``.
+
+        A branch has the edges from one node to one stage. In a merged trie, the index is the edge's own index.
+        """
         return np.arange(self.n_edges)
 
     @property

@@ -195,7 +195,10 @@ class Trie:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """For each edge, the index of its branch's value in arrays such as ``arm``: in a tree, the edge's target."""
+        """For each edge, the index of its branch in arrays that have a value for each branch, such as ``arm``.
+
+        A branch has the edges from one node to one stage. In a tree, the index is the edge's target node.
+        """
         return self.target
 
     @property
@@ -264,7 +267,7 @@ class Trie:
         return found
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """Return, for each stage that may follow the node, the index of that branch's value in arrays such as ``arm``."""
+        """Return, for each stage that may follow the node, the index of that branch in arrays with a value for each branch."""
         return {stage: nodes[0] for stage, nodes in self.arms(node).items()}
 
     @cached_property
@@ -427,7 +430,7 @@ class MergedTrie(SharedNodes, Trie):
         return cls(stages=tuple(stage.name for stage in template.stages), models=template.models, **arrays)
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """Return, for each stage that may follow the node, an index of that branch's value in arrays such as ``arm``.
+        """Return, for each stage that may follow the node, an index of that branch in arrays such as ``arm``.
 
         In a merged trie these arrays have a value for each edge. All edges of a branch have equal values; the index is that of
         one of them.

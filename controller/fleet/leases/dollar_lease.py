@@ -384,7 +384,7 @@ class DollarLease(Chore):
             _LOG.error("no dollars are leased for the tenants of this fleet: %s", why)
 
     def _restore(self, link: RedisLink) -> None:
-        """Restore the granted sums in Redis from the journal, unless another process has done so already.
+        """Write the sums that were granted so far from the journal to Redis, unless another process has done so already.
 
         From then on, the journal refuses to record a grant that Redis made before. The restored sums do not contain such a
         grant, so its dollars must not be spent.

@@ -144,10 +144,9 @@ class LeftGrid:
         self.shape = (bins + 1,) * len(self.caps)
 
     def admitted(self, edges: slice) -> BoolArray:
-        """Return for each grid point and edge whether the edge's call can lead to an answer.
+        """Return whether each edge's call can still lead to an answer, for each amount of time and money left before it.
 
-        The grid point gives the time and money that the request has left before the call. The result has the shape
-        (*grid, edges).
+        These amounts form a grid. The result has the shape (*grid, edges).
         """
         found = np.ones((*self.shape, edges.stop - edges.start), np.bool_)
         if self.servable is not None:
@@ -264,7 +263,7 @@ def _convolved(chance: FloatArray, after: FloatArray) -> FloatArray:
 
 
 def least_need(graph: DecisionGraph, use: FloatArray, servable: BoolArray | None) -> FloatArray:
-    """Return for each position the seconds or dollars that surely suffice for an answer, whichever branches come.
+    """Return for each node of the graph how many seconds or dollars surely suffice for an answer, whichever branches come.
 
     This is 0 where a request may end, and infinite where no answer can be reached.
 

@@ -255,7 +255,7 @@ class GridProblems(Problems):
         without: Collection[str] = (),
         is_joint: bool = False,
     ) -> GridProblem:
-        """Return the planning problem of a request at its position; see :meth:`Problems.below`."""
+        """Return the planning problem of a request at its node, ``start``; see :meth:`Problems.below`."""
         objective = request.objective
         caps = [cap for cap in (objective.max_latency_s, within_s) if cap is not None]
         load_s = request.load_s

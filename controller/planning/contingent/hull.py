@@ -26,9 +26,9 @@ _TOLERANCE = 1e-12
 
 
 class Curve:
-    """The upper convex hull of a planning problem's plans in the plane of cost and accuracy, as far as it has been searched.
+    """The plans at the corners of the upper convex hull of all plans, in the plane of cost and accuracy.
 
-    ``corners`` are the plans at the hull's corners found so far, cheapest first. Methods search for more when needed.
+    ``corners`` has the plans found so far, cheapest first. Methods search for more when needed.
 
     Args:
         problem: The planning problem from the root on.
@@ -61,13 +61,19 @@ class Curve:
         return self.corners[-1]
 
     def within(self, budget_usd: float) -> Solution | None:
-        """Return the most accurate corner that costs at most ``budget_usd``; None if all corners cost more."""
+        """Return, of the plans at the hull's corners, the most accurate one that costs at most ``budget_usd``.
+
+        None if all of them cost more.
+        """
         if self.cheapest.cost_usd > budget_usd:
             return None
         return self._refined(lambda corner: corner.cost_usd > budget_usd)[0]
 
     def reaching(self, floor: float) -> Solution | None:
-        """Return the cheapest corner with at least this accuracy; None if no corner has it."""
+        """Return, of the plans at the hull's corners, the cheapest one whose accuracy is at least ``floor``.
+
+        None if no corner is that accurate.
+        """
         if self.most_accurate.accuracy < floor:
             return None
         if self.cheapest.accuracy >= floor:
@@ -75,9 +81,9 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= floor)[1]
 
     def spanning(self, objective: Objective) -> tuple[Solution, Solution]:
-        """Return the two neighbouring corners between which to divide requests, so that the mean meets the objective's bound.
+        """Return the two plans between which to divide requests, so that the mean meets the objective's bound.
 
-        If the bound lies beyond the last corner, return the last corner twice.
+        They are neighbouring corners of the hull. If the bound lies beyond the last corner, return the last corner twice.
         """
         budget, floor = objective.max_cost_usd, objective.min_accuracy
         if objective.target == "accuracy" and budget is not None:
@@ -111,7 +117,10 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self) -> list[Solution]:
-        """Search the hull for up to :data:`MOST_CORNERS` further plans between the known corners, and return all corners."""
+        """Return the plans at all corners of the hull that are known after a further search.
+
+        The search finds up to :data:`MOST_CORNERS` further corners between those already known.
+        """
         waiting, most = list(pairwise(self.corners)), MOST_CORNERS
         while waiting and most > 0:
             low, high = waiting.pop(0)
@@ -122,10 +131,10 @@ class Curve:
         return list(self.corners)
 
     def _refined(self, is_above: Callable[[Solution], bool]) -> tuple[Solution, Solution]:
-        """Search for corners, and return the last for which ``is_above`` is False and the first for which it is True.
+        """Return the last corner for which ``is_above`` is False, and the first corner for which it is True.
 
-        The search is limited to the part of the hull between these two. If ``is_above`` is False for all corners, return the
-        last corner twice.
+        Searches for further corners, but only between these two. If ``is_above`` is False for all corners, return the last
+        corner twice.
         """
         for _ in range(MOST_STEPS):
             # Each step asks for the corner furthest above the chord that spans the bound. There are finitely many plans, so it
@@ -137,7 +146,9 @@ class Curve:
         return low, high
 
     def _insert(self, low: Solution, high: Solution) -> Solution | None:
-        """Find, store and return a corner above the line between two neighbouring corners; None if there is none."""
+        """Find a plan above the line between two neighbouring corners, store it as a corner and return it; None if there is
+        none.
+        """
         rise, run = high.accuracy - low.accuracy, high.cost_usd - low.cost_usd
         if rise <= 0.0 or run <= 0.0 or (id(low), id(high)) in self._closed:
             return None
@@ -160,6 +171,6 @@ class Curve:
 
 
 def _slope(low: Solution, high: Solution) -> float:
-    """Return the accuracy gained per dollar from the plan ``low`` to the plan ``high``, neighbouring corners of the hull."""
+    """Return the accuracy gained per dollar when going from the plan ``low`` to the more expensive plan ``high``."""
     run = high.cost_usd - low.cost_usd
     return max(high.accuracy - low.accuracy, 0.0) / run if run > 0.0 else 0.0

@@ -182,9 +182,9 @@ class Population:
         return items[np.lexsort((items, *(key[items] for key in reversed(keys))))]
 
     def _corners(self, curve: Curve, floor: float | None, budget: float | None) -> list[Solution]:
-        """Return those plans at corners of ``curve`` that can be the best within the accuracy floor and the budget.
+        """Return the plans on the hull ``curve`` that can be the best within the accuracy floor and the budget.
 
-        ``curve`` is the convex hull of plans in the plane of cost and accuracy.
+        ``curve`` is the convex hull of all plans in the plane of cost and accuracy; the plans returned are at its corners.
         """
         if self.objective.confidence is not None:
             return curve.refined()
@@ -251,7 +251,7 @@ class Population:
         return NormalDist().inv_cdf(self.objective.confidence or 0.5)
 
     def _lower(self, corner: Solution) -> float:
-        """Return the accuracy of the plan ``corner``, a hull corner; with ``confidence``, the lower bound of this accuracy."""
+        """Return the accuracy of a plan (``corner``, from the hull); with ``confidence``, the lower bound of this accuracy."""
         if self.objective.confidence is None:
             return corner.accuracy
         if id(corner) not in self.errors:

@@ -39,7 +39,7 @@ class Problems:
         without: Collection[str] = (),
         is_joint: bool = False,
     ) -> Problem:
-        """Return the planning problem of a request at its position.
+        """Return the planning problem of a request: the choices after its node, ``start``.
 
         Args:
             request: The planning request.

@@ -130,8 +130,8 @@ class SimulatedBackend:
         writer: Writes right and wrong answers for a request.
         seed: Determines all answers, latencies and failures.
         real_time: Whether calls really take their simulated latency, on a wall clock.
-        catalog: The models that requests may have called before (default: the paper preset). Errors of models that are not
-            simulated have no effect on the next answer.
+        catalog: The models that requests may have called before; by default the simulated models of the VineLM paper. Errors
+            of models that are not simulated have no effect on the next answer.
         failure_rate: Fraction of calls that fail with :class:`~vinelm.errors.CallError`, in [0, 1]; a model's own option
             ``failure_rate`` overrides it.
     """

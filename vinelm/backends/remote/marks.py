@@ -64,7 +64,7 @@ class Marks(ABC):
 
     @abstractmethod
     def after_block(self, blocks: list[Any]) -> list[Any]:
-        """Return the blocks of a message with a mark on the last block."""
+        """Return a message's content blocks with the provider's cache mark on the last block."""
 
     def _after(self, message: BaseMessage) -> BaseMessage:
         content = message.content
@@ -85,7 +85,7 @@ class ControlMarks(Marks):
         return [{**tool, "cache_control": {"type": "ephemeral"}} if at == place else tool for at, tool in enumerate(tools)]
 
     def after_block(self, blocks: list[Any]) -> list[Any]:
-        """Return the blocks of a message with a mark on the last block."""
+        """Return a message's content blocks with the provider's cache mark, a field, on the last block."""
         return [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
 
 
@@ -97,5 +97,5 @@ class PointMarks(Marks):
         return [*tools[: place + 1], {"cachePoint": {"type": "default"}}, *tools[place + 1 :]]
 
     def after_block(self, blocks: list[Any]) -> list[Any]:
-        """Return the blocks of a message with a mark after the last block."""
+        """Return a message's content blocks followed by the provider's cache mark, a separate block."""
         return [*blocks, {"cachePoint": {"type": "default"}}]

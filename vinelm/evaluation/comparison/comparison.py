@@ -189,8 +189,10 @@ class Comparison:
 
     @property
     def _by_today(self) -> ByToday | None:
-        """The numbers of requests without labels and how they were scored, as the verdict reports them; None if all requests
-        have labels.
+        """The verdict's figures on requests without labels; None if all requests have labels.
+
+        They are: how many such requests there are, how many questions people answered, and on how many requests the current
+        setup failed.
         """
         known = self.referred
         if known is None:

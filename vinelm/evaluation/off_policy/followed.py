@@ -35,7 +35,7 @@ class Followed:
 
     @classmethod
     def joined(cls, parts: Sequence[Followed]) -> Followed:
-        """Return the requests of several such objects, one for each part of the requests, as one object."""
+        """Return one object that has the requests of all the objects ``parts``, in their order."""
         return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("weight", "cost_usd", "latency_s")))
 
     def latency_quantile(self, level: float) -> float | None:

@@ -16,7 +16,7 @@ from vinelm.trie import Trie
 
 @dataclass(frozen=True)
 class TriePosition:
-    """A request's position in a trie.
+    """Where a request is in a trie: the node of its last call, and the stage that comes next.
 
     Args:
         node: The index of the node of the request's last call; 0 before its first call.

@@ -60,11 +60,10 @@ def _ends(
 
 
 def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, ...]) -> npt.NDArray[np.intp]:
-    """Return, for each request in ``rows``, a number for its last outcome, as an array of the same shape. Equal numbers
-    mean equal outcomes.
+    """Return, for each request in ``rows``, a number that identifies its last outcome; same shape as ``rows``.
 
-    The outcome consists of the check's result, the signal, and which answer in ``columns`` is the first that equals the
-    last answer.
+    Equal numbers mean equal outcomes. ``columns`` are the table's columns of the calls so far. The outcome consists of the
+    check's result, the signal, and which of these calls gave the last answer first.
     """
     last = columns[-1]
     kind = table.answer_class[rows, last]

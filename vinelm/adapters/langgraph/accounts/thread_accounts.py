@@ -26,7 +26,7 @@ _MOST_ON_PAGE = 400
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The position in its thread at which a run makes its first invocation.
+    """Where in its thread (LangGraph's saved states) a run makes its first invocation.
 
     Attributes:
         checkpoint_id: the root graph's checkpoint that the invocation follows.

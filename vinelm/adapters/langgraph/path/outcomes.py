@@ -122,9 +122,9 @@ class RunOutcomes:
             self._stages.clear()
 
     def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
-        """Report the outcomes (signals and answers) of ``path`` to the policy, and return those that are not stored yet.
+        """Report the outcomes (signals and answers) of ``path`` to the policy.
 
-        The node adds the returned notes to the path that the graph stores.
+        Returns a note for each outcome that the graph has not stored yet; the node adds the notes to the stored path.
 
         Args:
             config: LangGraph's config of the node. If None, the last invocation gets an empty outcome, because its node has not

@@ -71,7 +71,7 @@ class Entry(TypedDict):
 
 
 class Note(TypedDict):
-    """The outcome of the invocation at position ``k`` of the path. A later node writes it, since routes cannot write."""
+    """The outcome of the invocation with index ``k`` in the path. A later node writes it, since routes cannot write."""
 
     k: int
     shown: ShownOutcome
@@ -188,7 +188,10 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return written if known == node else []
 
     def update(self, values: Sequence[list[Entry | Note]]) -> bool:
-        """Apply the entries and notes of one superstep, pending entries included; return whether the path has changed."""
+        """Add the path entries and outcomes (notes) that one superstep wrote, pending entries included.
+
+        Returns whether the path has changed.
+        """
         if self.waiting:
             # In the order in which LangGraph applies updates: the path must not depend on which task was faster.
             ended, self.waiting = sorted(self.waiting.values(), key=lambda item: item[0].order), {}
@@ -224,7 +227,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return "model" in item
 
     def _note(self, notes: Sequence[Entry | Note]) -> bool:
-        """Store each note's outcome in the path, for the invocation at the note's position ``k``.
+        """Store the outcome of each note in the path, at the invocation with the note's index ``k``.
 
         An invocation that has an outcome keeps it. Returns whether any outcome was added.
         """

@@ -14,7 +14,7 @@ from vinelm.template.flow import Flow
 
 
 class Where(NamedTuple):
-    """The position in a run at which a stage is invoked.
+    """Where in a run a stage is invoked: the superstep, the task and the node.
 
     Attributes:
         step: id of the superstep of the root graph; empty outside of a graph.
@@ -161,7 +161,7 @@ class RunPlaces:
 
 
 def where_of(config: RunnableConfig | None) -> Where:
-    """Return the position (superstep and tasks) of the node that LangGraph's ``config`` belongs to."""
+    """Return where in the run the node is that LangGraph's ``config`` belongs to: its superstep and tasks."""
     given: dict[str, Any] = {} if config is None else config.get("configurable", {})
     parents = given.get("checkpoint_map")
     step = parents.get("", "") if isinstance(parents, dict) else ""

@@ -249,7 +249,9 @@ class InvocationScope(OneProcess):
         return self._run.is_unplanned
 
     def update(self) -> list[Entry | Note]:
-        """Return the invocation's update of the path channel: notes of earlier outcomes, and its own entry."""
+        """Return what the invocation's node writes to the path channel: its own entry, and notes with outcomes of earlier
+        invocations.
+        """
         return [*self._notes, self.entry()]
 
     def __enter__(self) -> InvocationScope:

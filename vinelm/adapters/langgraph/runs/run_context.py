@@ -262,9 +262,10 @@ def note_adapter(adapter: KnowsCaps) -> None:
 
 
 def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None:
-    """Record that ``adapter`` made ``context``, and whether requests with this context have a cap.
+    """Record that ``adapter`` made ``context``, and that there are requests with a cost cap if ``context`` has one.
 
-    A cap in the objective counts only if the adapter ``enforces`` caps; the guard of a policy in the context always counts.
+    The context has a cap if its policy has a guard. A cost budget per request in its objective is a cap only if ``enforces`` is
+    True. A cap is also recorded for the other adapters that have made no context.
     """
     adapter.has_contexts = True
     objective, policy = context.objective, context.policy

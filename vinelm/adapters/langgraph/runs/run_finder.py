@@ -201,12 +201,13 @@ class RunRegistry:
 
 
 class InvokeOptions(TypedDict, total=False):
-    """The options with which an invocation begins.
+    """The options with which an invocation of a stage begins.
 
     Attributes:
-        continues: whether the invocation continues the path even if the template would begin a new request.
-        run_is_request: whether an invocation always continues the path that its own run has written, even if the template would
-            begin a new request.
+        continues: whether the invocation belongs to the request whose path is stored, even if a new request would begin here
+            by the template.
+        run_is_request: whether all invocations of one run belong to one request, even if a new request would begin here by the
+            template.
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
         own_writes: whether the path includes the entries that this execution of the node has added so far, since a node may
             call a chat model repeatedly.

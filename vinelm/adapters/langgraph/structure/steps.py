@@ -214,9 +214,9 @@ class _Writer:
         return Parallel((first, *others)) if others else first
 
     def _turns(self, head: Together, part: Part) -> int:
-        """Return the maximum number of turns of the loop, according to the ``times=`` limits of the loop's routes.
+        """Return how often a request runs the loop ``part`` at most, computed from the ``times=`` limits of the loop's routes.
 
-        If the loop can repeat without reaching such a limit, it is the number for loops without a declared maximum.
+        If the loop can repeat without reaching such a limit, the result is the maximum for loops that declare none.
         """
         edges = {(at, then): bounds for at in part for then, bounds in self._graph.after[at].items() if then in part}
         free: dict[Together, list[Together]] = {at: [] for at in part}
