@@ -53,7 +53,7 @@ class Growth:
 
     @property
     def has_effect(self) -> bool:
-        """Whether any row was retired (is no longer used), restored, scored again or repriced, or kept its cost despite a new
+        """Whether any row was retired (not used any more), restored, scored again or repriced, or kept its cost despite a new
         price.
         """
         return bool(self.retired or self.restored or self.rescored or self.repriced or self.unpriced)
