@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from vinelm.adapters.calls.tool_binding import STRUCTURED, BoundTools
 from vinelm.errors import CallError
 from vinelm.foreign_code import answered
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy
-from vinelm.profiler.execution.replayed.record import RecordedCall
+from vinelm.profiler.execution.replayed.record import DIGEST_SIZE, RecordedCall
 from vinelm.requests.protocols import CallContext
 
 
@@ -155,9 +156,10 @@ _IDS = frozenset({"id", "tool_use_id", "call_id", "tool_call_id", "index"})
 
 
 def prompt_digest(messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> str:
-    """Return a digest of a call's input: roles, contents, tool calls, tools, output schema and stop words.
+    """Return two digests of a call's input in one text: of the whole input, and of the input without times of day.
 
-    Leaves out what may differ between runs: ids of messages and tool calls, and usage and metadata of earlier answers.
+    The input is its roles, contents, tool calls, tools, output schema and stop words. What may differ between runs is left out:
+    ids of messages and tool calls, and usage and metadata of earlier answers.
 
     Args:
         messages: the prompt.
@@ -165,9 +167,11 @@ def prompt_digest(messages: Sequence[BaseMessage], options: Mapping[str, Any]) -
     """
     asked = {name: _plain_option(value) for name, value in options.items() if value is not None and name in _COMPARED}
     text = json.dumps([_plain_messages(messages), asked], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return "".join(hashlib.sha256(one.encode()).hexdigest()[:DIGEST_SIZE] for one in (text, _TIME_OF_DAY.sub("", text)))
 
 
+_TIME_OF_DAY = re.compile(r"(?<!\d)\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(?!\d)")
+"""The time in a prompt that says when it was written; such a prompt is another one in each run."""
 _COMPARED = frozenset({"tools", "tool_choice", "stop", STRUCTURED})
 
 

@@ -275,7 +275,7 @@ class ReplayPolicy(UnitPolicy):
         """
         invocation = self.before.invocations[number]
         with self._counter:
-            same = sorted((call for call in invocation.calls if call.digest == digest), key=lambda call: call.answer is None)
+            same = sorted(invocation.calls_with(digest), key=lambda call: call.answer is None)
             # Equal prompts get their answers one after the other. A further call (such as a retry) gets the first answer again.
             found = next((call for call in same if id(call) not in self._used), same[0] if same else None)
             if found is not None:

@@ -13,6 +13,8 @@ from vinelm.profiler.execution.state_types import StateSerializer
 
 RECORD = b"r"
 """First byte of a record; a checkpoint's first byte says how its run stood."""
+DIGEST_SIZE = 32
+"""Characters of each digest of a prompt."""
 _FORMAT = 1
 _SERDE = StateSerializer()  # no pickle
 
@@ -22,7 +24,7 @@ class RecordedCall:
     """One call of a model.
 
     Attributes:
-        digest: the digest of its prompt.
+        digest: the two digests of its prompt, one after the other: of the whole prompt, and of it without times of day.
         answer: the model's message; None if the call failed.
         failure: kind and detail of the failure, if the call failed and the application continued.
     """
@@ -45,6 +47,12 @@ class RecordedInvocation:
     model: str
     latency_s: float = 0.0
     calls: list[RecordedCall] = field(default_factory=list)
+
+    def calls_with(self, digest: str) -> list[RecordedCall]:
+        """Return the calls that had this prompt; if there are none, those whose prompt differed in times of day only."""
+        whole, timeless = digest[:DIGEST_SIZE], digest[DIGEST_SIZE:]
+        same = [call for call in self.calls if call.digest[:DIGEST_SIZE] == whole]
+        return same or [call for call in self.calls if timeless and call.digest[DIGEST_SIZE:] == timeless]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Replayed units: each application is run from its start, and buys one invocation."""
 
 import asyncio
+import datetime
 from itertools import product
 
 import pytest
@@ -191,3 +192,22 @@ def test_a_call_beside_the_one_at_which_a_unit_ends_is_not_cancelled():
     assert [(outcome.observation.stage, outcome.observation.failure) for outcome in found.values()] == [
         *[("draft", None)] * 2, *[("check", None)] * 4,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "is_same"), [("%H:%M:%S.%f", True), ("the %f day", False)])
+def test_a_prompt_that_says_when_it_was_written_is_the_recorded_one(form, is_same):
+    """Many system prompts have the time in them, so that no run was the recorded one."""
+
+    def build(vine):
+        draft, check = vine.chat_model("draft"), vine.chat_model("check")
+
+        def solve(inputs):
+            first = draft.invoke(f"{datetime.datetime.now():{form}}: {inputs['question']}").text
+            return {"answer": check.invoke(first).text}
+
+        return solve
+
+    template = Template((Stage("draft", ("m0", "m1")), Stage("check", ("m0", "m1"))))
+    workflow = toy(n_requests=1, build=build, template=template, score=lambda request, state: True)
+    found = walk(runner(workflow), workflow.requests[0])
+    assert {outcome.observation.failure for outcome in found.values()} == ({None} if is_same else {None, "state"})
