@@ -12,6 +12,7 @@ from kit.openai_like import counting_server
 
 import vinelm.template
 from vinelm.cli.main import main
+from vinelm.trie import Trie
 
 HEAD = """
 from dataclasses import dataclass
@@ -1136,3 +1137,43 @@ def test_the_client_that_the_agents_sdk_makes_by_itself_is_wrapped(folder, capsy
     assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
     assert "Ready." in capsys.readouterr().out
     sys.modules.pop("agents")
+
+
+TEAM = """
+def goes_on(state: State):
+    return state["draft"]
+def say(state: State):
+    return {"draft": llm.invoke(state["question"]).text}
+builder = one_node("lead", say)
+for name in ("plan", "search", "code"):
+    builder.add_node(name, say)
+builder.add_node("report", write)
+ways = ["plan", "search", "code", "report"]
+for name in ("lead", "plan", "search", "code"):
+    builder.add_conditional_edges(name, goes_on, ways)
+graph = builder.compile()
+"""
+
+
+def test_a_team_whose_members_call_each_other_is_one_loop(folder, capsys):
+    """It was a loop for each member that may be first, whose histories cannot be merged: the estimate failed after the run."""
+    found = init(folder, capsys, f"{LLM}{WRITE}{TEAM}", "graph", "--apply", "--loop-times", "9", "--json")
+    assert isinstance(found, dict), found
+    text = (folder / "workflow.py").read_text(encoding="utf-8")
+    assert text.count("Loop(\n") == 1
+    assert "memory=1" in text
+    namespace = {}
+    exec(text[text.index("template = ") : text.index("def build")], vars(vinelm.template), namespace)
+    Trie.from_template(namespace["template"].bind(("gpt-4o", "b")))
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) in (0, 2)
+    assert "arms" not in capsys.readouterr().out
+
+
+def test_the_final_key_of_a_state_is_the_answer_rather_than_its_messages(folder, capsys):
+    source = (
+        f"{LLM}class Report(MessagesState):\n    observations: list[str]\n    final_report: str\n"
+        "def write(state: Report):\n    return {'final_report': llm.invoke(state['messages']).text}\n"
+        "graph = one_node('write', write, Report).compile()\n"
+    )
+    assert isinstance(init(folder, capsys, source, "graph", "--apply", "--json"), dict)
+    assert 'state.get("final_report", "")' in (folder / "workflow.py").read_text(encoding="utf-8")

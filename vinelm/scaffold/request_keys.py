@@ -104,9 +104,10 @@ def request_keys(
     asked = {key for key, _ in inputs} - {MESSAGES} if not inside else set()  # nodes write into a dict that they are given
     outputs = [key for key in output_keys if key not in asked and key != STRUCTURED]
     answer, is_read = _answer(outputs, labels), True
-    is_guessed = answer is None
-    if answer is None:  # by a part of the name: ``generated_email``, ``llm_output``
-        made = [key for key in outputs if key.startswith(_MADE)]
+    made = [key for key in outputs if key.startswith(_MADE)]
+    is_final = answer == MESSAGES and len(made) == 1 and not _alike(outputs, labels)  # a ``final_report``
+    is_guessed = answer is None or is_final
+    if is_guessed:  # by a part of the name: ``generated_email``, ``llm_output``
         made += [key for key in outputs if key.endswith(tuple(f"_{name}" for name in _ANSWERED))]
         answer = next(iter(made), None)
     field = None
@@ -209,6 +210,11 @@ def _answer(keys: Sequence[str], labels: Sequence[str]) -> str | None:
     A key with the name of a label is preferred. Next comes a key whose name contains a label's name, if it is the only one;
     then a key with a typical name.
     """
-    alike = [key for key in keys if any(f"_{label}_" in f"_{key}_" for label in labels)]
+    alike = _alike(keys, labels)
     wanted = (*labels, *(alike if len(alike) == 1 else ()), *_ANSWERED, MESSAGES)
     return next((name for name in wanted if name in keys), None)
+
+
+def _alike(keys: Sequence[str], labels: Sequence[str]) -> list[str]:
+    """Return the keys that contain a label's name, such as ``final_answer`` for ``answer``."""
+    return [key for key in keys if any(f"_{label}_" in f"_{key}_" for label in labels)]

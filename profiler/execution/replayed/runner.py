@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.exits import resolved, with_graph_exits
-from vinelm.adapters.langgraph.runs.profiled import profiled_unit
+from vinelm.adapters.langgraph.runs.profiled import PROFILED, profiled_unit
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError, WorkflowError, is_of_code
 from vinelm.profiler.execution.answers import beside_label
@@ -147,7 +149,7 @@ class ReplayRunner:
         money, calls = UNIT_BUDGET.set(budget), UNIT_CALLS.set(UnitCalls(policy))
         values, problem = None, None
         try:
-            with profiled_unit():
+            with profiled_unit(), _same_draws(request):
                 values = self._app.run(request, context, policy, guards)
         except InputError:
             # What the policy has noted says more about the workflow than this error, and is raised below.
@@ -200,6 +202,22 @@ class ReplayRunner:
             detail = f"an answer of the stage {policy.stage!r} cannot be recorded: {type(error).__name__}"
             return UnitOutcome(policy.observation("state", detail))
         return UnitOutcome(policy.joint_row(row), record)
+
+
+@contextmanager
+def _same_draws(request: Request) -> Iterator[None]:
+    """Inside the block, Python's ``random`` draws the same numbers in each run of a request, so that a replay is the recorded
+    run. Does nothing if other runs of this process are in progress, whose draws would mix with these.
+    """
+    if len(PROFILED) > 1:
+        yield
+        return
+    before = random.getstate()
+    random.seed(request.id)
+    try:
+        yield
+    finally:
+        random.setstate(before)
 
 
 Units: TypeAlias = UnitRunner | ReplayRunner

@@ -1,8 +1,9 @@
 """What a replay cannot do, and where it leaves its record: one line each."""
 
 import itertools
-import random
+import secrets
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from kit.toys.profiling import State, ToyBackend, catalog_for, toy
@@ -45,7 +46,7 @@ def drifting(first, second, *, forgives=False):
 
 @pytest.mark.parametrize("forgives", [False, True])
 def test_a_prompt_that_changes_is_a_failed_row_that_says_where(forgives):
-    units, outcome = two_units(drifting(random.random, str, forgives=forgives))
+    units, outcome = two_units(drifting(partial(secrets.randbits, 60), str, forgives=forgives))
     row = outcome.observation
     assert (row.failure, row.cost_usd, row.calls, outcome.checkpoint) == ("state", 0.0, 0, None)
     assert row.detail.startswith(
@@ -57,7 +58,7 @@ def test_a_prompt_that_changes_is_a_failed_row_that_says_where(forgives):
 
 
 def test_what_changes_behind_the_bought_call_is_no_drift():
-    _, outcome = two_units(drifting(str, random.random))
+    _, outcome = two_units(drifting(str, partial(secrets.randbits, 60)))
     assert outcome.observation.failure is None
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import random
 from itertools import product
 
 import pytest
@@ -194,20 +195,30 @@ def test_a_call_beside_the_one_at_which_a_unit_ends_is_not_cancelled():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("form", "is_same"), [("%H:%M:%S.%f", True), ("the %f day", False)])
-def test_a_prompt_that_says_when_it_was_written_is_the_recorded_one(form, is_same):
-    """Many system prompts have the time in them, so that no run was the recorded one."""
+@pytest.mark.parametrize(
+    ("said", "is_same"),
+    [
+        (lambda: f"{datetime.datetime.now():%H:%M:%S.%f}", True),
+        (lambda: f"{datetime.datetime.now():the %f day}", False),
+        (lambda: f"FLT-{random.randint(100, 999)}-{random.random()}", True),
+    ],
+    ids=["the time", "other digits of the time", "a draw"],
+)
+def test_a_prompt_with_the_time_or_a_draw_is_the_recorded_one(said, is_same):
+    """Many system prompts have the time in them, and states numbers that are drawn: no run was the recorded one."""
 
     def build(vine):
         draft, check = vine.chat_model("draft"), vine.chat_model("check")
 
         def solve(inputs):
-            first = draft.invoke(f"{datetime.datetime.now():{form}}: {inputs['question']}").text
+            first = draft.invoke(f"{said()}: {inputs['question']}").text
             return {"answer": check.invoke(first).text}
 
         return solve
 
     template = Template((Stage("draft", ("m0", "m1")), Stage("check", ("m0", "m1"))))
     workflow = toy(n_requests=1, build=build, template=template, score=lambda request, state: True)
+    before = random.getstate()
     found = walk(runner(workflow), workflow.requests[0])
     assert {outcome.observation.failure for outcome in found.values()} == ({None} if is_same else {None, "state"})
+    assert random.getstate() == before

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from vinelm.adapters.langgraph.nodes.route import ROUTE_MARK, UNDECLARED_TIMES
 from vinelm.adapters.langgraph.nodes.signature import marked
@@ -12,8 +13,8 @@ from vinelm.adapters.langgraph.structure.stage_graph import NodeGraph
 from vinelm.adapters.langgraph.structure.steps import template_of
 from vinelm.adapters.langgraph.structure.ways import Graph, Ways, root_ways
 from vinelm.errors import WorkflowError
-from vinelm.template import Template
-from vinelm.template.steps import mapped
+from vinelm.template import END, Branch, Loop, Template
+from vinelm.template.steps import Step, mapped
 
 
 def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> Template:
@@ -43,7 +44,26 @@ def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> T
                 f"{label}: no edge leads to the stage {stage!r}: annotate the node that goes there with "
                 f"-> Command[Literal[{place!r}]], or give the template"
             )
-    return template_of(found, turns)
+    template = template_of(found, turns)
+    return replace(template, steps=tuple(_without_equal_loops(template.steps)))
+
+
+def _without_equal_loops(steps: Sequence[Step]) -> Iterator[Step]:
+    """Yield the steps, with one arm for all arms of a branch that run the same loop: the loop says itself which stage may be
+    first. A stage that stands in several loops could not have ``memory=``.
+    """
+    for step in steps:
+        if isinstance(step, Loop):
+            yield replace(step, stages=tuple(_without_equal_loops(step.stages)))
+        elif isinstance(step, Branch):
+            arms: dict[str, Any] = {}
+            for label, arm in step.arms.items():
+                made = arm if arm == END else tuple(_without_equal_loops(arm))
+                if not (made and isinstance(made[0], Loop) and made in arms.values()):
+                    arms[label] = made
+            yield from [Branch(arms)] if len(arms) > 1 else next(iter(arms.values()))
+        else:
+            yield step
 
 
 def template_differences(template: Template, graph: Graph, stage_of: Mapping[str, str]) -> list[str]:
