@@ -49,7 +49,7 @@ def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> T
 
 
 def _without_equal_loops(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield the steps, with one arm for all arms of a branch that run the same loop: the loop says itself which stage may be
+    """Yield the steps, with one way for all ways of a branch that run the same loop: the loop says itself which stage may be
     first. A stage that stands in several loops could not have ``memory=``.
     """
     for step in steps:
