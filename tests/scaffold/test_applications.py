@@ -1043,9 +1043,14 @@ graph = one_node("write", write).compile()
     [(OF_A_FUNCTION, "reply"), (OF_THE_MODULE, "graph"), (A_THREAD, "graph")],
     ids=["a function with a pool", "a node with the module's pool", "a node with a thread"],
 )
-def test_calls_in_threads_of_the_application_belong_to_its_run(folder, capsys, source, name):
+def test_calls_in_threads_of_the_application_belong_to_its_run(folder, capsys, monkeypatch, source, name):
     """They were refused: nothing said to which run they belong."""
     assert isinstance(init(folder, capsys, f"{LLM}{IN_THREADS}{source}\n", name, "--apply", "--json"), dict)
+
+    def traced(thread, start=Thread.start):
+        return start(thread)
+
+    monkeypatch.setattr(Thread, "start", traced)  # as OpenTelemetry's instrumentation does
     before = ThreadPoolExecutor.submit, Thread.start
     assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
     assert "Ready." in capsys.readouterr().out
@@ -1141,7 +1146,7 @@ def test_the_client_that_the_agents_sdk_makes_by_itself_is_wrapped(folder, capsy
 
 TEAM = """
 def goes_on(state: State):
-    return state["draft"]
+    return "report"
 def say(state: State):
     return {"draft": llm.invoke(state["question"]).text}
 builder = one_node("lead", say)
@@ -1165,8 +1170,8 @@ def test_a_team_whose_members_call_each_other_is_one_loop(folder, capsys):
     namespace = {}
     exec(text[text.index("template = ") : text.index("def build")], vars(vinelm.template), namespace)
     Trie.from_template(namespace["template"].bind(("gpt-4o", "b")))
-    assert main(["check", "workflow:workflow", "--models", "models.toml"]) in (0, 2)
-    assert "arms" not in capsys.readouterr().out
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "Ready." in capsys.readouterr().out
 
 
 def test_the_final_key_of_a_state_is_the_answer_rather_than_its_messages(folder, capsys):

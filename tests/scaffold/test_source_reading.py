@@ -6,7 +6,7 @@ import sys
 import pytest
 from langgraph.graph import START, StateGraph
 
-from vinelm.adapters.langgraph.structure.call_counts import repeating_nodes
+from vinelm.adapters.langgraph.structure.call_counts import repeating_nodes, skipping_nodes
 from vinelm.scaffold.interrupts import waiting_nodes
 from vinelm.scaffold.plain_code import Fields, fields_read
 
@@ -14,6 +14,7 @@ HEAD = """
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.prompts import PromptTemplate
 from langgraph.types import interrupt
+from packaging.utils import canonicalize_name
 llm = FakeListChatModel(responses=["yes"])
 chain = llm.with_retry()
 class Shop:
@@ -118,3 +119,22 @@ def test_fields_are_read_in_the_functions_that_a_value_is_passed_to(tmp_path, mo
     monkeypatch.syspath_prepend(tmp_path)
     hedged = importlib.import_module("hedged")
     assert fields_read([hedged.node], "mail") == Fields(names=("author", "subject"), needed=("author",))
+
+
+@pytest.mark.parametrize(
+    ("body", "skips"),
+    [
+        ("if state:\n    llm.invoke('?')", True),
+        ("if interrupt('?'):\n    return {}\nreturn llm.invoke('?')", True),  # LangGraph's own
+        ("if shop.invoke('?'):\n    return {}\nreturn llm.invoke('?')", True),
+        (
+            "if state:\n    return canonicalize_name(llm)\nreturn llm.invoke('?')",
+            False,
+        ),  # a package's may call what it is given
+        ("if state:\n    return state['call']('?')\nreturn llm.invoke('?')", False),
+        ("run = helper\nif state:\n    return run('?')\nreturn llm.invoke('?')", False),
+        ("return helper('?') if state else {}", False),  # not told apart: it counts as a call
+    ],
+)
+def test_a_node_ends_without_a_call_only_if_nothing_might_be_one(graph, body, skips):
+    assert skipping_nodes(graph(body), ["node"]) == (["node"] if skips else [])

@@ -202,13 +202,14 @@ def _default_client(path: Path) -> Iterator[DefaultClient]:
     the application has read its settings.
     """
     text = _readable(path)
-    body = [] if text is None else ast.parse(_parsed(text)).body
-    for node in body:
-        if text is not None and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            line = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-            start = len(text) - len(_parsed(text)) + sum(map(len, lines_of(_parsed(text))[: line - 1]))
-            yield DefaultClient(path=path, line=line, source="", start=start, model=None, name="agents")
-            return
+    if text is None:
+        return
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    first = next((node for node in ast.parse(_parsed(text)).body if isinstance(node, kinds)), None)
+    if first is not None:
+        line = min([first.lineno, *(one.lineno for one in first.decorator_list)])
+        start = _Source(text).start_of_line(line)
+        yield DefaultClient(path=path, line=line, source="", start=start, model=None, name="agents")
 
 
 def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
@@ -275,6 +276,10 @@ class _Source:
         """Return the index of the character in the file's text at which a syntax node starts."""
         return self._at(node.lineno, node.col_offset)
 
+    def start_of_line(self, number: int) -> int:
+        """Return the index of the character in the file's text at which a line starts; lines count from 1."""
+        return self._starts[number - 1]
+
     def of(self, node: ast.expr | ast.keyword) -> str:
         """Return the source text of a syntax node."""
         return self.text[self.start(node) : self._at(node.end_lineno or 0, node.end_col_offset or 0)]
@@ -321,12 +326,13 @@ def _maker_of(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping[s
         names: The module's values by name.
     """
     found = value_of(call.func, names)
+    if found is not None or not isinstance(call.func, ast.Name):
+        return found
     at: ast.AST | None = call
     while at is not None and not isinstance(at, ast.FunctionDef | ast.AsyncFunctionDef):
         at = above.get(at)
-    if found is not None or at is None or not isinstance(call.func, ast.Name):
-        return found
-    given = (one for one in ast.walk(at) if isinstance(one, ast.Assign) and call.func.id in map(ast.unparse, one.targets))
+    inside = () if at is None else ast.walk(at)
+    given = (one for one in inside if isinstance(one, ast.Assign) and call.func.id in map(ast.unparse, one.targets))
     return next((kind for one in given if makes_chat(kind := value_of(one.value, names))), None)
 
 

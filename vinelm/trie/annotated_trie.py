@@ -192,8 +192,10 @@ class AnnotatedTrie:
 
     def comes_next(self, node: int) -> dict[str, float]:
         """Return, for each stage that may follow the node, P(the stage comes next | the node is reached)."""
-        arm = self.arms[0]
-        return {stage: float(arm[item]) for stage, item in self.trie.arm_items_after(node).items()}
+        after = self.trie.arm_items_after(node)
+        if self.arm is None:
+            return dict.fromkeys(after, 1.0 - float(self.stop[node]))
+        return {stage: float(self.arm[item]) for stage, item in after.items()}
 
     @property
     def rated(self) -> FloatArray:

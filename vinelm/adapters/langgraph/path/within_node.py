@@ -16,6 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.path.copied import copied
+from vinelm.adapters.langgraph.path.inner_trails import MOST_THREADS
 from vinelm.adapters.langgraph.path.path_channel import (
     PATH_KEY,
     ChannelSession,
@@ -30,8 +31,6 @@ from vinelm.adapters.langgraph.path.path_channel import (
 )
 
 _CHECKPOINTER = "__pregel_checkpointer"  # LangGraph's, in a task's config
-MOST_THREADS = 4096
-"""How many threads of graphs are kept."""
 
 
 def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGraph[Any, Any, Any, Any]:

@@ -170,7 +170,8 @@ class ChatCall:
             called = (adapter.acall if is_async else adapter.call)(name, config, runtime, **how)
             return cls(adapter, called if isinstance(called, InvocationScope) else await called, None)
         except BaseException:
-            if host is not None and is_async:  # what this call ends may cancel others, which are paid and must be recorded
+            # The end of the run may cancel its other calls, which are paid and must be recorded.
+            if is_async and host is not None and host.halted is not None:
                 await host.calls_end()
             raise
 

@@ -11,7 +11,8 @@ from typing import Any
 PROFILED: list[object] = []
 """One object for each ``with profiled_unit()`` block in progress in this process."""
 _LOCK = Lock()
-_SUBMIT, _START = ThreadPoolExecutor.submit, Thread.start
+_plain: tuple[Callable[..., Future[Any]], Callable[[Thread], None]] = ThreadPoolExecutor.submit, Thread.start
+"""The methods that were there when the first of these blocks began: another library may have replaced Python's."""
 
 
 class profiled_unit:  # noqa: N801 - used as a with-block
@@ -23,23 +24,26 @@ class profiled_unit:  # noqa: N801 - used as a with-block
     """
 
     def __enter__(self) -> None:
+        global _plain  # noqa: PLW0603 - as the methods that it holds are of the whole process
         with _LOCK:
+            if not PROFILED:
+                _plain = ThreadPoolExecutor.submit, Thread.start
+                ThreadPoolExecutor.submit, Thread.start = _submit, _start  # type: ignore[method-assign, assignment]
             PROFILED.append(self)
-            ThreadPoolExecutor.submit, Thread.start = _submit, _start  # type: ignore[method-assign, assignment]
 
     def __exit__(self, *_: object) -> None:
         with _LOCK:
             PROFILED.remove(self)
             if not PROFILED:
-                ThreadPoolExecutor.submit, Thread.start = _SUBMIT, _START  # type: ignore[method-assign]
+                ThreadPoolExecutor.submit, Thread.start = _plain  # type: ignore[method-assign, assignment]
 
 
 def _submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-    return _SUBMIT(self, copy_context().run, fn, *args, **kwargs)
+    return _plain[0](self, copy_context().run, fn, *args, **kwargs)
 
 
 def _start(self: Thread) -> None:
     if not self.name.startswith("vinelm"):
         context, run = copy_context(), self.run
         self.run = lambda: context.run(run)  # type: ignore[method-assign]
-    _START(self)
+    _plain[1](self)

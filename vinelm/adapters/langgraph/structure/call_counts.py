@@ -7,6 +7,7 @@ import builtins
 import inspect
 import logging
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, FunctionType
@@ -29,6 +30,8 @@ _HARMLESS = frozenset(
     name for kind in (str, list, dict, set, int, float, bytes, re.Pattern, re.Match, logging.Logger) for name in dir(kind)
 ) | {"print"}
 """Methods of Python's own types, of loggers and of consoles, whose names say that they call no model."""
+_PACKAGES = frozenset({"langgraph", "langchain_core"})
+"""Packages whose functions call no model: what asks a person, writes to a stream, or makes messages and prompts."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 
@@ -132,14 +135,26 @@ class _Count:
     def _is_harmless(self, call: ast.Call) -> bool:
         if isinstance(call.func, ast.Name):
             called = self._names.get(call.func.id, getattr(builtins, call.func.id, None))
-            if not isinstance(called, FunctionType):
-                return isinstance(called, type | BuiltinFunctionType)
-            body = _Count(self._within)
-            return not any(map(body._may_call, body._body(inspect.unwrap(called))))
-        if not isinstance(call.func, ast.Attribute) or call.func.attr in _CALLS:
-            return self._called(call) == 0 and isinstance(call.func, ast.Attribute)
+            return self._is_harmless_function(inspect.unwrap(called) if callable(called) else called)
+        if not isinstance(call.func, ast.Attribute):
+            return False
+        if call.func.attr in _CALLS:
+            return self._called(call) == 0
         owner = self._names.get(_root_of(call.func.value))
         return call.func.attr in _HARMLESS or (owner is not None and not holds_chat(owner))
+
+    def _is_harmless_function(self, called: Any) -> bool:
+        """Return whether a class or function surely calls no model: of Python or LangGraph, or of the application with such
+        calls only.
+        """
+        if not isinstance(called, FunctionType):
+            return isinstance(called, type | BuiltinFunctionType)
+        package = (called.__module__ or "").partition(".")[0]
+        if package in sys.stdlib_module_names or package in _PACKAGES:
+            return True
+        own = _Count(self._within)
+        body = own._body(called)
+        return called in self._within or (bool(body) and not any(map(own._may_call, body)))
 
     def _block(self, statements: Sequence[ast.stmt]) -> int:
         count = 0
