@@ -32,7 +32,7 @@ from vinelm.errors import VineLMError, WorkflowError
 from vinelm.foreign_code import answered, explained
 from vinelm.judging import AsToday, LLMJudge
 from vinelm.profiler.execution.fingerprint import fingerprint
-from vinelm.profiler.execution.job import UnitBudget
+from vinelm.profiler.execution.job import UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import judge_catalog
 from vinelm.profiler.execution.outcome import BEYOND_TURNS
 from vinelm.profiler.execution.replayed.runner import ReplayRunner, Units, make_units
@@ -146,13 +146,15 @@ class CheckItem:
     """The result of one check of a workflow; ``name`` names the check, and ``is_ok`` is True if it passed.
 
     ``detail`` is a line that states what was found, or what is wrong and how to fix it. ``is_doubtful`` is True if only the
-    workflow's author can decide whether the finding is right.
+    workflow's author can decide whether the finding is right. ``answer_at`` is Python code that reads the answer from the
+    final state, if the scorer reads another part of the state; otherwise empty.
     """
 
     name: str
     is_ok: bool
     detail: str
     is_doubtful: bool = False
+    answer_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,11 @@ class CheckReport:
         models = set(self.today.values())
         name = f'"{min(models)}"' if len(models) == 1 else "NAME"  # what all other stages run is what they are likely to run
         return (f'which model runs today at {names}? Say it with its name in the catalog: Stage("{first}", default={name})',)
+
+    @property
+    def answer_at(self) -> str:
+        """Python code that reads the answer from the final state, if the scorer reads another part of it; otherwise empty."""
+        return next((item.answer_at for item in self.items if item.answer_at), "")
 
     @property
     def is_ok(self) -> bool:
@@ -551,9 +558,10 @@ def _scored(units: Units, request: Request, row: Observation, state: bytes | Non
         return CheckItem("scorer", False, f"{wrong}: look at what `score` reads from the state, and at the writer's key")
     if not row.success and workflow.labels and units.template.stage(row.stage).answerable:
         budget = UnitBudget(math.inf, lambda _upper_usd: True)
-        shown = "" if state is None else f": {units.score(request, row.prefix, state, budget).shown}"
+        again = UnitOutcome(None) if state is None else units.score(request, row.prefix, state, budget)
         said = "calls the scripted answer wrong, although the model wrote nothing but the label"
-        return CheckItem("scorer", True, f"{said}{shown}", is_doubtful=True)
+        said = f"{said}: {again.shown}" if again.shown else said
+        return CheckItem("scorer", True, said, is_doubtful=True, answer_at=again.answer_at)
     if not isinstance(row.success, bool):
         return CheckItem("scorer", True, f"returns a number in [0, 1]; the scripted answer scores {row.success:g}")
     return CheckItem("scorer", True, f"returns a bool; it calls the scripted answer {'right' if row.success else 'wrong'}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from vinelm.requests.workflow import Request, Workflow
 
@@ -14,10 +15,22 @@ _DEEPEST, _MOST = 8, 5000
 _SHOWN, _CHARS = 4, 80
 
 
-def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]) -> str:
-    """Return a line with a request's labels, and with the place in its final state that holds the value of the first label.
+class BesideLabel(NamedTuple):
+    """A request's labels next to its final state.
 
-    If no place holds this value, the line shows the end of the state instead.
+    Attributes:
+        shown: a line with the labels, and with the place in the final state that holds the value of the first one; if no place
+            holds it, with the end of the state.
+        answer_at: Python code that reads this place from ``state``, if the answer is surely there: the only such place, or
+            one with the label's name. Otherwise empty.
+    """
+
+    shown: str
+    answer_at: str = ""
+
+
+def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]) -> BesideLabel:
+    """Return a request's labels next to its final state.
 
     Args:
         workflow: declares which keys of a dataset row are labels.
@@ -35,10 +48,15 @@ def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]
     named = ", ".join(f"{name} {_short(label)}" for name, label in labels.items()) or "none"
     said = f"request {request.id!r} has the label {named}"
     if place is not None:
-        return f"{said}, and the final state has that in {place}: is that the answer?"
+        elsewhere = {path for path in places if path != place and not path.startswith("messages")}
+        is_sure = (name in place or not elsewhere) and "json.loads(" not in place
+        key, rest = re.fullmatch(r"([^.\[]+)(.*)", place, re.DOTALL).groups() if is_sure else ("", "")  # type: ignore[union-attr]
+        code = f"state[{key!r}]{rest}" if is_sure else ""
+        line = f"{said}, and the final state has that in {place}: is that the answer?"
+        return BesideLabel(line, code if '"' in code else code.replace("'", '"'))
     last = dict(reversed(found[-_MOST:]))  # the end of a conversation says more than its beginning
     shown = ", ".join(f"{path} = {_short(text)}" for path, text in list(last.items())[:_SHOWN]) or "nothing new"
-    return f"{said}, and the final state ends with {shown}"
+    return BesideLabel(f"{said}, and the final state ends with {shown}")
 
 
 def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:

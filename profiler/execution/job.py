@@ -143,6 +143,7 @@ class UnitOutcome:
         shapes: hashes of the prompts of the result's calls, packed (:mod:`vinelm.prompts.stored`); empty if unknown.
         shown: if the job scores a stored state, a line for a person; otherwise empty. The line has the request's labels, and
             says where the final state has the value of the first label. Never stored.
+        answer_at: Python code that reads this value from the final state, known only in the process that scored it.
     """
 
     observation: Observation | None
@@ -151,6 +152,7 @@ class UnitOutcome:
     judgement: Judgement | None = None
     shapes: bytes = b""
     shown: str = ""
+    answer_at: str = ""
 
     @property
     def settled_usd(self) -> float:

@@ -327,7 +327,7 @@ class UnitRunner:
             self.saver.forget(thread_id)
         is_scored = found.problem is None
         row = replace(row, success=found.success) if is_scored else replace(row, failure="tool", detail=found.problem)
-        return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
+        return UnitOutcome(row, **beside_label(self.workflow, request, values or {})._asdict())
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
         """Run the nodes after the loop, from the node ``ending`` on, on a copy of the thread.

@@ -56,7 +56,7 @@ class Progress:
         calls: the number of model calls of this run.
         in_flight: the number of running jobs.
         interval: bounds that contain the coverage with a probability of 0.9; recomputed after every 5 % more results.
-        is_draining: whether the run starts no further jobs and only waits for running jobs.
+        is_draining: whether the run was interrupted, starts no further jobs, and only waits for running jobs.
         asking: a description of the current path. During the comparison of single models it has the model and the position of
             the request, such as ``"gpt-5-mini 12 of 30"``. Later it has the models of the path.
         look_usd: the cost of all results, in dollars, at which the run ends so that its results are evaluated. The coverage

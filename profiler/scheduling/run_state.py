@@ -313,5 +313,5 @@ class RunState:
             calls=self.calls,
             in_flight=len(self.running),
             interval=self.cells.interval(),
-            is_draining=self.stopped_by is not None and bool(self.running),
+            is_draining=self.stopped_by == "interrupted" and bool(self.running),
         )

@@ -292,6 +292,7 @@ class Found(NamedTuple):
     accuracy: float
     path_cost_usd: float = 1.0
     is_feasible: bool = True
+    standard_error: float | None = None
 
 
 class Plans(NamedTuple):
@@ -332,6 +333,16 @@ def test_the_cheapest_model_that_seems_as_good_is_run_too():
     assert [plan.words for plan in found] == ["for less", "more", "mini"]
     found = worth_proving(Found("today", 0.8), Plans(*best, (alone[0], alone[3])), Plans(*best))
     assert [plan.words for plan in found] == ["for less", "more"]
+
+
+def test_the_cheapest_model_that_may_still_be_as_good_is_run_too():
+    """Thirty requests of the comparison of single models leave 5 points open."""
+    best = Found("for less", 0.8, 0.6), Found("more", 0.81, 0.9)
+    nano, mini = Found("nano", 0.7, 0.05, standard_error=0.05), Found("mini", 0.76, 0.2, standard_error=0.05)
+    small, big = Found("small", 0.8, 0.3, standard_error=0.05), Found("big", 0.82, 0.9, standard_error=0.05)
+    for alone, run in (((nano, mini, small, big), ["small", "mini"]), ((nano, mini, big), ["mini"]), ((nano, big), [])):
+        found = worth_proving(Found("today", 0.8), Plans(*best, alone), Plans(*best))
+        assert [plan.words for plan in found] == ["for less", "more", *run]
 
 
 def rows_of(names, *plans):

@@ -13,6 +13,7 @@ from kit.openai_like import counting_server
 import vinelm.template
 from vinelm.cli.main import main
 from vinelm.trie import Trie
+from vinelm.trying import trial
 
 HEAD = """
 from dataclasses import dataclass
@@ -491,6 +492,35 @@ def test_a_check_says_where_the_label_is_if_the_scorer_reads_elsewhere(folder, c
     said = " ".join(capsys.readouterr().out.split())
     assert "look scorer: calls the scripted answer wrong" in said
     assert "the final state has that in structured_response." in said
+
+
+IN_A_DICT = """
+class Found(TypedDict, total=False):
+    question: str
+    info: dict
+def research(state: Found):
+    said = llm.invoke(state["question"]).text
+    return {"info": {"answer": said, "why": said}}
+graph = one_node("research", research, Found).compile()
+"""
+
+
+@pytest.mark.parametrize("is_decided", [False, True])
+def test_a_trial_reads_the_answer_where_the_label_comes_back(folder, capsys, is_decided):
+    """It bought thirty answers, all of them wrong, and asked then where the answer is."""
+    init(folder, capsys, LLM + IN_A_DICT, "graph", "--label-field", "answer", "--apply", "--json")
+    file = folder / "workflow.py"
+    text = file.read_text(encoding="utf-8")
+    assert "TODO: return the answer from the final state" in text
+    if is_decided:
+        file.write_text(text.replace("    # TODO: return the answer", "    # Return the answer"), encoding="utf-8")
+    notes = []
+    trial._checked(notes.append)
+    forget(folder)
+    assert any("reads the answer there" in one for one in notes) != is_decided
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("it calls the scripted answer right" in said) != is_decided
 
 
 def test_a_model_that_runs_today_everywhere_is_said_once(folder, capsys):
@@ -1002,6 +1032,52 @@ def test_a_node_that_may_end_without_a_call_is_passed_over_by_the_template(folde
     text = (folder / "workflow.py").read_text(encoding="utf-8")
     exec(text[text.index("template = ") : text.index("def build")], vars(vinelm.template), namespace)
     assert (("write", "final") in namespace["template"].flow.follows) == skips
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "Ready." in capsys.readouterr().out
+
+
+ROUNDS = """
+def write(state: State):
+    return {"draft": llm.invoke(state["question"]).text}
+async def search(state: State):
+    found = [one for one in state.get("draft", "").split() if one.isdigit()]
+    async def note(text: str):
+        return (await llm.ainvoke(text)).text
+    notes = await asyncio.gather(*[note(one) for one in found])
+    return {"draft": " ".join(notes)}
+def extract(state: State):
+    return {"answer": llm.invoke(state["draft"]).text}
+def reflect(state: State):
+    return {"draft": llm.invoke(state["answer"]).text}
+def again(state: State):
+    return END if state["draft"] else "search"
+builder = one_node(FIRST)
+for name, node in NODES.items():
+    builder.add_node(name, node)
+EDGES
+builder.add_edge("search", "extract")
+builder.add_edge("extract", "reflect")
+builder.add_conditional_edges("reflect", again, ["search", END])
+graph = builder.compile()
+"""
+BEHIND = ("'write', write", "{'search': search, 'extract': extract, 'reflect': reflect}", "builder.add_edge('write', 'search')")
+AT_THE_START = ("'search', search", "{'extract': extract, 'reflect': reflect}", "")
+
+
+@pytest.mark.parametrize("parts", [BEHIND, AT_THE_START], ids=["behind a node", "at the start"])
+def test_a_loop_whose_first_node_may_find_nothing_begins_with_a_branch(folder, capsys, parts):
+    """A search without a result made no call for its notes, which failed the check; its loop stays one of three stages."""
+    source = f"{LLM}import asyncio\n{ROUNDS}"
+    for name, part in zip(("FIRST", "NODES", "EDGES"), parts, strict=True):
+        source = source.replace(name, part)
+    assert isinstance(init(folder, capsys, source, "graph", "--apply", "--json"), dict)
+    namespace = {}
+    text = (folder / "workflow.py").read_text(encoding="utf-8")
+    exec(text[text.index("template = ") : text.index("def build")], vars(vinelm.template), namespace)
+    *_, loop = namespace["template"].steps
+    branch, *others = loop.stages
+    assert [set(branch.arms), *(one.name for one in others)] == [{"search", "extract"}, "extract", "reflect"]
+    assert branch.arms["extract"] == ()
     assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
     assert "Ready." in capsys.readouterr().out
 

@@ -11,6 +11,7 @@ from vinelm.scaffold.interrupts import waiting_nodes
 from vinelm.scaffold.plain_code import Fields, fields_read
 
 HEAD = """
+import asyncio
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.prompts import PromptTemplate
 from langgraph.types import interrupt
@@ -21,6 +22,7 @@ class Shop:
     def invoke(self, text): return text
 shop = Shop()
 def helper(text): return chain.invoke(text)
+LINES = ("a", "b")
 """
 
 
@@ -94,6 +96,13 @@ def test_nodes_that_may_call_a_model_again(graph, body, in_loop):
     assert repeating_nodes(graph(body), ["node"]) == ({} if in_loop is None else {"node": in_loop})
 
 
+def test_calls_that_are_gathered_may_be_none(graph):
+    body = "async def one(text):\n    return await llm.ainvoke(text)\n"
+    for items, skips in (("state['documents']", ["node"]), ("range(3)", [])):
+        gathered = f"{body}return await asyncio.gather(*[one(text) for text in {items}])"
+        assert skipping_nodes(graph(gathered, "async def"), ["node"]) == skips
+
+
 def test_a_coroutine_is_read_like_a_function(graph):
     assert repeating_nodes(graph("for one in state:\n    await llm.ainvoke(one)", "async def"), ["node"]) == {"node": True}
 
@@ -134,6 +143,15 @@ def test_fields_are_read_in_the_functions_that_a_value_is_passed_to(tmp_path, mo
         ("if state:\n    return state['call']('?')\nreturn llm.invoke('?')", False),
         ("run = helper\nif state:\n    return run('?')\nreturn llm.invoke('?')", False),
         ("return helper('?') if state else {}", False),  # not told apart: it counts as a call
+        ("for one in state['documents']:\n    llm.invoke(one)", True),  # a search may find nothing
+        ("for one in sorted(state):\n    llm.invoke(one)\nreturn llm.invoke('?')", False),
+        ("for _ in range(3):\n    llm.invoke('?')", False),
+        ("for one in ('a', 'b'):\n    llm.invoke(one)", False),
+        ("for one in LINES:\n    llm.invoke(one)", False),  # a constant with values
+        ("while state:\n    llm.invoke('?')", False),
+        ("return [llm.invoke(one) for one in state['documents']]", True),
+        ("return [llm.invoke(one) for one in llm.invoke('?')]", False),
+        ("return [llm.invoke(one) for one in LINES]", False),
     ],
 )
 def test_a_node_ends_without_a_call_only_if_nothing_might_be_one(graph, body, skips):

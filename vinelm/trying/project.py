@@ -20,7 +20,7 @@ from vinelm.io.atomic import write_atomic
 from vinelm.scaffold.applied import contents, finish, restore
 from vinelm.scaffold.project import make_project, models_for, within_reach, workflow_file_of
 from vinelm.scaffold.target import project_folder, root_of
-from vinelm.scaffold.workflow_file import TODO, with_defaults
+from vinelm.scaffold.workflow_file import TODO, with_answer, with_defaults
 from vinelm.template import Loop, Template
 from vinelm.template.steps import longer, walk
 
@@ -225,6 +225,20 @@ def note_turns(file: Path, template: Template, n_models: int) -> str | None:
 def asks_for_turns(file: Path) -> bool:
     """Return whether a note in the workflow file still asks the user how many turns its loops take."""
     return any(f"{TODO}: " in line and any(words in line for words in _OPEN) for line in file.read_text("utf-8").split("\n"))
+
+
+def note_answer(file: Path, code: str) -> str | None:
+    """Write into the workflow file that ``answer_of`` reads the answer with this Python code.
+
+    Returns:
+        A line that says what was written; None if the file's author has already decided where the answer is.
+    """
+    text = file.read_text(encoding="utf-8")
+    new = with_answer(text, code)
+    if new == text:
+        return None
+    write_atomic(file, new.encode())
+    return f"answer  the label's value comes back in {code}: {file.name} reads the answer there"
 
 
 def note_today(file: Path, today: Mapping[str, str], source: str) -> str:

@@ -22,6 +22,7 @@ from vinelm.trying.project import (
     Before,
     FirstRun,
     asks_for_turns,
+    note_answer,
     note_today,
     note_turns,
     project_of,
@@ -250,6 +251,10 @@ def _checked(tell: Callable[[str], None], today: str | None = None) -> tuple[Inp
 
     workflow, catalog = _workflow(), Catalog.from_file(MODELS_FILE)
     report = check_workflow(workflow, catalog)
+    if report.answer_at and (found := note_answer(workflow_file_of(Path()), report.answer_at)):
+        tell(found)
+        workflow = _workflow()
+        report = check_workflow(workflow, catalog)
     for item in report.items:
         if not item.is_ok:
             raise WorkflowError(f"{workflow_spec(Path())}: {item.name}: {item.detail}")

@@ -137,7 +137,7 @@ class ReplayRunner:
         row = with_shown(policy.observation(), self.signals, seen, stage, found.answer)
         is_scored = found.problem is None
         row = replace(row, success=found.success) if is_scored else replace(row, failure="tool", detail=found.problem)
-        return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
+        return UnitOutcome(row, **beside_label(self.workflow, request, values or {})._asdict())
 
     def _run(
         self, policy: ReplayPolicy, request: Request, budget: UnitBudget | None

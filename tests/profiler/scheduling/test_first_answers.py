@@ -83,17 +83,21 @@ class Reply(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("state", "place"),
+    ("state", "place", "code"),
     [
-        ({"structured_response": Reply(answer="42")}, "structured_response.answer"),
-        ({"structured_response": {"answer": 42}}, "structured_response['answer']"),
-        ({"result": {"found": [{"value": " 42 "}]}}, "result['found'][-1]['value']"),
-        ({"draft": '{"action": "42"}'}, "json.loads(draft)['action']"),
+        ({"structured_response": Reply(answer="42")}, "structured_response.answer", 'state["structured_response"].answer'),
+        ({"structured_response": {"answer": 42}}, "structured_response['answer']", "state[\"structured_response\"]['answer']"),
+        ({"result": {"found": [{"value": " 42 "}]}}, "result['found'][-1]['value']", "state[\"result\"]['found'][-1]['value']"),
+        ({"draft": '{"action": "42"}'}, "json.loads(draft)['action']", ""),
+        ({"info": {"gold": "42", "why": "42"}}, "info['gold']", "state[\"info\"]['gold']"),
+        ({"info": {"name": "42", "why": "42"}}, "info['name']", ""),  # which of the two is not known
     ],
 )
-def test_the_place_of_the_label_in_the_state_is_named(state, place):
+def test_the_place_of_the_label_in_the_state_is_named(state, place, code):
     workflow = Workflow(name="w", build=None, requests=(Request("a", {"q": "?", "gold": 42}),), labels=("gold",), score=score)
-    said = beside_label(workflow, workflow.requests[0], {"q": "?", **state})
+    said, answer_at = beside_label(workflow, workflow.requests[0], {"q": "?", **state})
+    assert answer_at == code
+    assert not code or str(eval(code, {"state": state})).strip() == "42"
     assert said.startswith("request 'a' has the label gold '42', and the final state has that in")
     assert f"in {place}: " in said
 
@@ -104,10 +108,10 @@ def test_a_forced_tool_s_arguments_are_found_in_the_last_message():
     calls = [{"name": "Answer", "args": {"answer": "42"}, "id": "1"}]
     workflow = Workflow(name="w", build=None, requests=(Request("a", {"q": "?", "gold": 42}),), labels=("gold",), score=score)
     state = {"messages": [HumanMessage("?"), AIMessage("", tool_calls=calls)]}
-    assert "in messages[-1].tool_calls[0]['args']['answer']: " in beside_label(workflow, workflow.requests[0], state)
+    assert "in messages[-1].tool_calls[0]['args']['answer']: " in beside_label(workflow, workflow.requests[0], state).shown
 
 
 def test_an_answer_without_its_label_is_shown_beside_it():
     workflow = Workflow(name="w", build=None, requests=(Request("a", {"q": "?", "gold": 42}),), labels=("gold",), score=score)
-    said = beside_label(workflow, workflow.requests[0], {"q": "?", "answer": "forty-two"})
+    said = beside_label(workflow, workflow.requests[0], {"q": "?", "answer": "forty-two"}).shown
     assert said == "request 'a' has the label gold '42', and the final state ends with answer = 'forty-two'"

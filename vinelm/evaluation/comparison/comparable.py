@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.special import ndtri
 
 from vinelm.controller import Decision
 from vinelm.errors import ConfigError
@@ -58,14 +59,16 @@ class Runnable(Protocol):
 
 
 def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list[Runnable]:
-    """Return up to three plans to run in a profile: the most accurate within 70 % of the current cost, the most
-    accurate within 100 %, and a single model.
+    """Return up to four plans to run in a profile: the most accurate within 70 % of the current cost, the most
+    accurate within 100 %, and one or two single models.
 
     The plans come in this order. The first two are swapped if the predicted accuracy of the first is more than
-    :data:`HARDLY` below both the current setup's and the second's. The single model is the cheapest one that costs at
-    most 70 % of the current cost, with a predicted accuracy at most :data:`HARDLY` below the current setup's. It is
-    included because a person would try it first, and because it costs little: an earlier comparison of single models
-    has already run it on some requests.
+    :data:`HARDLY` below both the current setup's and the second's. Of the single models that cost at most 70 % of the
+    current cost, the cheapest is included whose predicted accuracy is at most :data:`HARDLY` below the current setup's,
+    and so is the cheapest for which this may still turn out to be true: by the upper end of the prediction at the
+    confidence :data:`SURE`. A person would try such a model first, and it costs little: an earlier comparison of single
+    models has already run it on some requests. Without the second rule, one more wrong answer than right ones on thirty
+    requests would end the proof of a model that is as good.
 
     Args:
         today: The current setup.
@@ -81,12 +84,13 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
             found.append(known if known.is_feasible and known.accuracy >= best.accuracy - HARDLY else best)
     if len(found) > 1 and found[0].accuracy < min(today.accuracy, found[1].accuracy) - HARDLY:
         found.reverse()
-    alone = [
-        plan
-        for _, plan in plans.single_models()
-        if plan.path_cost_usd <= SAVED * today.path_cost_usd and plan.accuracy >= today.accuracy - HARDLY
-    ]
-    return [*found, *sorted(alone, key=lambda plan: plan.path_cost_usd)[:1]]
+    alone = sorted((plan for _, plan in plans.single_models()), key=lambda plan: plan.path_cost_usd)
+    for z in (0.0, float(ndtri(SURE))):
+        good = (plan for plan in alone if plan.accuracy + z * (plan.standard_error or 0.0) >= today.accuracy - HARDLY)
+        one = next((plan for plan in good if plan.path_cost_usd <= SAVED * today.path_cost_usd), None)
+        if one is not None and all(one is not other for other in found):
+            found.append(one)
+    return found
 
 
 def within(cost_usd: float, confidence: float | None = None) -> Objective:

@@ -33,7 +33,8 @@ _HARMLESS = frozenset(
 _PACKAGES = frozenset({"langgraph", "langchain_core"})
 """Packages whose functions call no model: what asks a person, writes to a stream, or makes messages and prompts."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (*_COMPREHENSIONS, ast.Lambda)
 
 
 def repeating_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Iterable[str]) -> dict[str, bool]:
@@ -52,8 +53,9 @@ def repeating_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Iterab
 def skipping_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Iterable[str]) -> list[str]:
     """Return those of ``nodes`` whose function may end without a model call, such as a check that finds nothing to mend.
 
-    Whatever might call a model counts as a call, so that a node is returned only if its source is clear. A loop is assumed to
-    turn at least once, and the body of a ``try`` to raise nothing.
+    Whatever might call a model counts as a call, so that a node is returned only if its source is clear. A ``for`` loop or a
+    comprehension over a value that is only known at run time, such as the documents that a search found, may turn zero times.
+    A ``while`` loop is assumed to turn at least once, and the body of a ``try`` to raise nothing.
     """
     return [node for node in nodes if _Count(frozenset()).may_be_none(_function_of(graph, node))]
 
@@ -117,6 +119,8 @@ class _Count:
             if isinstance(one, ast.Continue | ast.Break):
                 return True, returns
             heads, blocks = _parts_of(one)
+            if isinstance(one, ast.For | ast.AsyncFor) and self._may_be_empty(one.iter):
+                blocks = [*blocks, ()]
             if any(map(self._may_call, heads)):
                 return False, returns
             if isinstance(one, ast.Return):
@@ -128,9 +132,28 @@ class _Count:
         return True, returns
 
     def _may_call(self, node: ast.AST) -> bool:
-        """Return whether an expression or a simple statement might call a model."""
-        inside = list(ast.walk(node))
-        return any(isinstance(one, ast.Await) or (isinstance(one, ast.Call) and not self._is_harmless(one)) for one in inside)
+        """Return whether an expression or a simple statement calls a model, or might call one."""
+        match node:
+            case ast.Await(value=value) if not isinstance(value, ast.Call):
+                return True
+            case ast.Call() if not self._is_harmless(node):
+                return True
+        if isinstance(node, _COMPREHENSIONS) and self._may_be_empty(iterated := node.generators[0].iter):
+            return self._may_call(iterated)
+        return any(map(self._may_call, ast.iter_child_nodes(node)))
+
+    def _may_be_empty(self, iterated: ast.AST) -> bool:
+        """Return whether a loop over the expression may turn zero times: not over numbers, literals and filled constants."""
+        match iterated:
+            case ast.Call(func=ast.Name(id="range" | "count")) | ast.Call(func=ast.Attribute(attr="count")):
+                return False
+            case ast.Call(func=ast.Name(id="enumerate" | "reversed" | "sorted" | "list" | "tuple" | "zip"), args=[first, *_]):
+                return self._may_be_empty(first)
+            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items) | ast.Dict(keys=items):
+                return not items or all(isinstance(one, ast.Starred) for one in items)
+            case ast.Name(id=name) if name in self._names:
+                return not self._names[name]
+        return True
 
     def _is_harmless(self, call: ast.Call) -> bool:
         if isinstance(call.func, ast.Name):
@@ -144,7 +167,7 @@ class _Count:
         return call.func.attr in _HARMLESS or (owner is not None and not holds_chat(owner))
 
     def _is_harmless_function(self, called: Any) -> bool:
-        """Return whether a class or function surely calls no model: of Python or LangGraph, or of the application with such
+        """Return whether a class or function need not call a model: of Python or LangGraph, or of the application with such
         calls only.
         """
         if not isinstance(called, FunctionType):

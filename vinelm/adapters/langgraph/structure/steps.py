@@ -109,23 +109,28 @@ class _Writer:
         arms = {label: END if steps == (END,) else steps for label, steps in arms.items()}  # type: ignore[misc]
         if join is None or join == stop:
             return (Branch(arms),)
-        behind = self._from(self._head(join, onward, region), region, stop)
+        behind = self._from(self._head(join, onward, region), region, stop, join & {*onward})
         return behind if len(lasting) == len(arms) and join.issuperset(onward) else (Branch(arms), *behind)
 
     def _head(self, part: Part, targets: Sequence[Together], region: Region) -> Together:
         """Return the superstep at which requests enter ``part``, a set of supersteps that can reach each other, or a single
-        one.
+        one; the first of several if every turn of a loop may begin at each of them.
 
-        If there are several such supersteps, raise :class:`_NotStructuredError`; with ``is_loose``, return the first of them.
+        Other loops with several such supersteps raise :class:`_NotStructuredError`; with ``is_loose``, the first is returned.
         """
         from_outside = (then for at, following in region.successors.items() if at not in part for then in following)
         heads = part & {*targets, *from_outside}
         core = self._core(part, region)
         if core is not None and heads == part:
             return core
-        if len(heads) != 1 and not self._is_loose:
+        if not (self._is_loose or len(heads) == 1 or self._ends_of_turns(part, heads, region)):
             raise _NotStructuredError
         return self._in_order_if_known(list(heads))[0]
+
+    @staticmethod
+    def _ends_of_turns(part: Part, heads: Collection[Together], region: Region) -> list[Together]:
+        """Return the supersteps of the loop ``part`` after which each of ``heads`` may come next, so that a new turn begins."""
+        return [at for at in part if set(heads) <= set(region.successors[at])]
 
     @staticmethod
     def _core(part: Part, region: Region) -> Together | None:
@@ -145,14 +150,18 @@ class _Writer:
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
 
-    def _from(self, at: Together, region: Region, stop: Part | None) -> tuple[Step, ...]:
+    def _from(self, at: Together, region: Region, stop: Part | None, heads: Part = frozenset()) -> tuple[Step, ...]:
+        """Return the steps that begin with the superstep ``at``, or with the loop that it belongs to, and end before ``stop``.
+
+        ``heads`` are further supersteps at which requests enter the loop from here.
+        """
         part = region.part(at)
         if part == stop:
             return ()
         if not region.loops(part):
             return (self._unit(at), *self._choice(list(region.successors.get(at, ())), region, stop))
         outside = [then for then in self._in_order_if_known(region.outside(part)) if then != ENDED]
-        entered = {s for s in part if any(s in n for o, n in region.successors.items() if o not in part)} | {at}
+        entered = {s for s in part if any(s in n for o, n in region.successors.items() if o not in part)} | {at, *heads}
         core = None if self._is_loose else self._core(part, region)
         if core is not None and part <= entered | self._graph.start.keys():
             names = {one: " + ".join(self._graph.sorted(one)) for one in self._in_order_if_known(list(part))}
@@ -161,8 +170,7 @@ class _Writer:
             memory = MEMORY if times * len(part) > _SHORT else None
             loop = Loop((before, self._unit(core)), times, memory=memory, early_exit=bool(outside))
             return (loop, *(self._choice(outside, region, stop) if outside else ()))
-        is_loose = self._is_loose or len(entered) > 1
-        structured = None if is_loose else self._turn(at, part, region, outside, stop)
+        structured = None if self._is_loose else self._turn(self._in_order(list(entered)), part, region, outside, stop)
         if structured is None and not self._is_loose:
             raise _NotStructuredError
         if structured is None:
@@ -182,32 +190,32 @@ class _Writer:
         return [*self._in_order(named), *filter(_is_back, found)]
 
     def _turn(
-        self, head: Together, part: Part, region: Region, outside: list[Together], stop: Part | None
+        self, heads: list[Together], part: Part, region: Region, outside: list[Together], stop: Part | None
     ) -> tuple[tuple[Step, ...], bool] | None:
         """Return the steps of one turn of the loop ``part``, and whether the caller has to add the steps after the loop.
 
-        A turn begins at the superstep ``head``. ``outside`` are the supersteps right after the loop. Returns None if no steps
-        express the turn.
+        A turn begins at one of the supersteps ``heads``: there are several if the first stage of a turn may be skipped.
+        ``outside`` are the supersteps right after the loop. Returns None if no steps express the turn.
         """
-        again = frozenset((_BACK + min(head),))
+        again = frozenset((_BACK + min(heads[0]),))
+        ending = self._ends_of_turns(part, heads, region)
         in_arms = bool(outside) and self._ends_in_arms
         leavers = [at for at in part if set(region.successors[at]) & set(outside)]
-        if outside and not in_arms and any(set(region.successors[at]) & part - {head} for at in leavers):
+        if outside and not in_arms and any(set(region.successors[at]) & part - {*heads} for at in leavers):
             return None  # left in the middle of a turn
         if in_arms and stop is not None:
             return None
         kept: dict[Together, Sequence[Together]] = {
-            at: [again if then == head else then for then in following if at in part or in_arms]
+            at: list(dict.fromkeys(again if at in ending and then in heads else then for then in following))
             for at, following in region.successors.items()
             if at in part or in_arms
         }
         if outside and not in_arms:
             kept = {at: [then for then in following if then not in outside] for at, following in kept.items()}
-        inner = Region(_reachable(kept, head))
-        turn = frozenset((again,))
-        if head in kept and inner.loops(inner.part(head)):
+        inner = Region(_reachable(kept, heads))
+        if any(inner.loops(inner.part(head)) for head in heads):
             return None
-        return (self._unit(head), *self._choice(list(kept[head]), inner, turn)), bool(outside) and not in_arms
+        return self._choice(heads, inner, frozenset((again,))), bool(outside) and not in_arms
 
     def _unit(self, at: Together) -> Stage | Parallel:
         first, *others = (Stage(name) for name in self._graph.sorted(at))
@@ -237,8 +245,8 @@ def _is_back(at: Together) -> bool:
     return any(name.startswith(_BACK) for name in at)
 
 
-def _reachable(successors: Successors, start: Together) -> dict[Together, Sequence[Together]]:
-    waiting = [start]
+def _reachable(successors: Successors, start: Iterable[Together]) -> dict[Together, Sequence[Together]]:
+    waiting = list(start)
     for at in waiting:  # grows while it is read
         waiting += [then for then in successors.get(at, ()) if then not in waiting]
     return {at: successors[at] for at in waiting if at in successors}
