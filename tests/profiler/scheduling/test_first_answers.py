@@ -86,10 +86,10 @@ class Reply(BaseModel):
     ("state", "place", "code"),
     [
         ({"structured_response": Reply(answer="42")}, "structured_response.answer", 'state["structured_response"].answer'),
-        ({"structured_response": {"answer": 42}}, "structured_response['answer']", "state[\"structured_response\"]['answer']"),
-        ({"result": {"found": [{"value": " 42 "}]}}, "result['found'][-1]['value']", "state[\"result\"]['found'][-1]['value']"),
+        ({"structured_response": {"answer": 42}}, "structured_response['answer']", 'state["structured_response"]["answer"]'),
+        ({"result": {"found": [{"value": " 42 "}]}}, "result['found'][-1]['value']", 'state["result"]["found"][-1]["value"]'),
         ({"draft": '{"action": "42"}'}, "json.loads(draft)['action']", ""),
-        ({"info": {"gold": "42", "why": "42"}}, "info['gold']", "state[\"info\"]['gold']"),
+        ({"info": {"gold": "42", "why": "42"}}, "info['gold']", 'state["info"]["gold"]'),
         ({"info": {"name": "42", "why": "42"}}, "info['name']", ""),  # which of the two is not known
     ],
 )
