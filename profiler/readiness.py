@@ -34,7 +34,7 @@ from vinelm.judging import AsToday, LLMJudge
 from vinelm.profiler.execution.fingerprint import fingerprint
 from vinelm.profiler.execution.job import UnitBudget, UnitOutcome
 from vinelm.profiler.execution.judging import judge_catalog
-from vinelm.profiler.execution.outcome import BEYOND_TURNS
+from vinelm.profiler.execution.outcome import beyond_turns
 from vinelm.profiler.execution.replayed.runner import ReplayRunner, Units, make_units
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.prompts.layout import PromptLayout, PromptPart, SeenPrompt, layout_of
@@ -453,7 +453,7 @@ def _one_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterat
     if last.failure is not None and is_past_end:
         rows.pop()  # the graph has ended by itself and cannot be tried any further
         last = rows[-1]
-    is_beyond = last.failure is not None and BEYOND_TURNS in (last.detail or "")
+    is_beyond = last.failure is not None and beyond_turns(last) is not None
     forced = None if last.failure is None else tool_refusal(units.last_error)
     is_stuck = forced is not None and forced.tool in backend.untried  # the application forces the call that was refused before
     if last.failure is not None and not (is_beyond or is_stuck):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
@@ -158,8 +159,14 @@ def with_error(row: Observation, signals: Signals) -> Observation:
     return replace(row, signal=STATUS[0])
 
 
-BEYOND_TURNS = "is a turn more than its loop's times="
-"""The stage that :func:`arm_after` returns if a loop continues beyond the template's last turn."""
+_BEYOND_TURNS = re.compile(r"'([^']+)' is a turn more than its loop's times=")
+"""In the error text of :func:`arm_after`, the stage with which a loop continues beyond the template's last turn."""
+
+
+def beyond_turns(row: Observation) -> str | None:
+    """Return the stage with which a request continued beyond the last turn of a loop in the template; None if it did not."""
+    found = _BEYOND_TURNS.search(row.detail or "")
+    return found[1] if found else None
 
 
 def stages_in(values: Any) -> tuple[str, ...]:

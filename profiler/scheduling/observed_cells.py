@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from vinelm.catalog import Catalog
 from vinelm.profiler.execution.ledger import PriceBound
+from vinelm.profiler.execution.outcome import beyond_turns
 from vinelm.profiler.scheduling.coverage import Coverage
 from vinelm.profiler.scheduling.request_paths import DOUBLINGS, PriceBounds
 from vinelm.rows.observation import Cell, Observation
@@ -278,7 +279,8 @@ class CutOff:
 
     def add(self, row: Observation) -> str | None:
         """Add a committed result; return a message if enough requests are cut off by now, otherwise None."""
-        if row.failure is not None:
+        is_beyond = beyond_turns(row) is not None  # fails if the template has other branches there
+        if row.failure is not None and not is_beyond:
             return self.message
         if row.stopped:
             self._ended.add(row.request_id)
@@ -298,7 +300,10 @@ class CutOff:
         for request_id, prefix in self.cells:
             before = [rows.get((request_id, prefix[:length])) for length in range(1, len(prefix) + 1)]
             stages = [row.stage for row in before if row is not None]
-            if len(stages) < len(prefix) or template.choices_after(stages) != frozenset():
+            last = rows.get((request_id, prefix))
+            more = None if last is None or last.failure is None else beyond_turns(last)
+            then = template.choices_after(stages) if len(stages) == len(prefix) else None
+            if then is None or (more in then if more is not None else then != frozenset()):
                 found.append((request_id, prefix))
         return found
 

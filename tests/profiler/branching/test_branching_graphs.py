@@ -119,13 +119,15 @@ def test_hand_offs_by_command_are_arms(tmp_path):
     assert len(rows) == 4 * (2 + 4 + 8) + 2 * 2
 
 
-def test_requests_that_go_on_where_the_template_ends_stop_a_run_that_asks_and_a_longer_template_goes_on(tmp_path):
-    """`vinelm try` bought on until its budget was spent: no row of a request that calls more often has an answer."""
+@pytest.mark.parametrize("repeats", [False, True], ids=["nothing may follow", "the worker might follow again"])
+def test_requests_that_go_on_where_the_template_ends_stop_a_run_that_asks_and_a_longer_template_goes_on(tmp_path, repeats):
+    """`vinelm try` bought on until its budget was spent: no row of a request that calls more often has an answer. Where
+    another stage might have followed, such rows were failures of the models.
+    """
 
     def run(times):
-        loop = Loop(
-            (Stage("supervisor", MODELS), Branch({"law": (Stage("law", MODELS),), "tax": (Stage("tax", MODELS),)})), times
-        )
+        law = Loop((Stage("law", MODELS),), 2, early_exit=True) if repeats else Stage("law", MODELS)
+        loop = Loop((Stage("supervisor", MODELS), Branch({"law": (law,), "tax": (Stage("tax", MODELS),)})), times)
         workflow = workflow_of(hand_offs, Template((loop,)))
         backend = Saying(supervisor=["law", "tax", "done"], law="right", tax="wrong")
         return bought(tmp_path, workflow, backend, stops_cut_off=True)
