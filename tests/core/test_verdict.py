@@ -123,6 +123,9 @@ def test_buying_ends_once_no_later_look_would_see_more_of_the_plan():
     assert not against(looked).ends_buying  # by luck one of several looks finds it
     whole = plan(0.5, 0.0, 0.025, answers=100, lost=0)
     assert against(whole).ends_buying
+    shared = plan(0.5, 0.01, 0.054, wider=1.2, answers=100, lost=1)  # for 68 % of the requests: all of them have run it
+    assert (against(shared).share, against(shared).ends_buying) == (0.68, True)
+    assert not against(shared, plan(0.4, 0.0, 0.2)).ends_buying  # what would save more than the share may still be proven
 
 
 def test_buying_goes_on_while_something_that_saves_clearly_more_may_be_proven():

@@ -17,13 +17,13 @@ from pydantic import ConfigDict, Field, field_validator
 from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, name_model
 from vinelm.adapters.calls.fallback_model import REPEATABLE, failed_call
 from vinelm.adapters.calls.tool_binding import OWN_MODEL
-from vinelm.adapters.langchain.openai_client import chats_of, openai_client
+from vinelm.adapters.langchain.openai_client import chats_of, openai_client, with_clients
 from vinelm.adapters.langchain.own_model import OwnModel, Wrap, told_of, wrapped
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.adapter import GraphInterface
 from vinelm.adapters.langgraph.runs.chat_call import ChatCall, halted_here, node_of
 from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
-from vinelm.adapters.langgraph.structure.chat_search import CHAT_MARK, makes_client
+from vinelm.adapters.langgraph.structure.chat_search import CHAT_MARK, makes_client, makes_client_holder
 from vinelm.catalog.langchain import entry_of_chat
 from vinelm.foreign_code import answered
 from vinelm.objective import Objective
@@ -365,11 +365,12 @@ class VineInterface(GraphInterface):
         ``bind_tools``, ``with_fallbacks``, ``with_retry`` or ``with_config``, or a chain, the models inside are wrapped.
 
         A client of the openai SDK becomes a client whose every ``chat.completions.create`` is an invocation of the stage.
-        Without a plan, the model that the call names runs, with the client's key, address, time limit and headers.
+        Without a plan, the model that the call names runs, with the client's key, address, time limit and headers. An
+        ``OpenAI`` of LlamaIndex is copied, and the copy gets such clients.
 
         Args:
             model: a LangChain chat model, or a runnable built from it; a name such as ``"openai:gpt-5"``, as for
-                ``init_chat_model``; or an ``OpenAI`` or ``AsyncOpenAI`` of the openai SDK.
+                ``init_chat_model``; an ``OpenAI`` or ``AsyncOpenAI`` of the openai SDK; or an ``OpenAI`` of LlamaIndex.
             stage: name of the stage; by default the stage of the calling node.
             price: dollars per million tokens of a model that neither the catalog nor the list of prices knows: ``{"input": ...,
                 "output": ..., "source": ..., "as_of": ...}``.
@@ -381,6 +382,8 @@ class VineInterface(GraphInterface):
             made = chats_of(model)
             chat_of = cache(lambda name: self.around(made(name), stage, price=price))
             return openai_client(self, chat_of, stage, is_async=type(model).__name__ == "AsyncOpenAI")
+        if makes_client_holder(type(model)):
+            return with_clients(model, lambda client: self.around(client, stage, price=price))
         if getattr(type(model), CHAT_MARK, False):  # VineLM's own already
             return model
         if isinstance(model, str):  # where an agent takes the name of a model

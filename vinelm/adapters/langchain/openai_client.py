@@ -109,5 +109,24 @@ def chats_of(client: Any) -> Callable[[str], BaseChatModel]:
     return lambda name: ChatOpenAI(model=name, **given)
 
 
+def with_clients(llm: Any, around: Callable[[Any], Any]) -> Any:
+    """Return a copy of LlamaIndex's ``OpenAI`` that calls models through the clients that ``around`` makes of its own clients.
+
+    Raises:
+        ConfigError: the object's class makes its clients in another way, such as those for Azure.
+    """
+    try:
+        clients = {"_client": llm._get_client(), "_aclient": llm._get_aclient()}
+    except AttributeError as error:
+        raise ConfigError(
+            f"vine.around of {type(llm).__name__}: this version of LlamaIndex makes its clients in a way that VineLM does not "
+            "know: give it openai_client=vine.around(OpenAI()) and async_openai_client=vine.around(AsyncOpenAI())"
+        ) from error
+    copied = llm.model_copy(update={"reuse_client": True})
+    for name, client in clients.items():
+        setattr(copied, name, around(client))
+    return copied
+
+
 _EVENTS = {"content-type": "text/event-stream"}
 _JSON = {"content-type": "application/json"}

@@ -177,10 +177,18 @@ def makes_client(value: Any) -> bool:
     return isinstance(value, type) and is_sdk and value.__name__ in {"OpenAI", "AsyncOpenAI"}
 
 
+def makes_client_holder(value: Any) -> bool:
+    """Return whether ``value`` is LlamaIndex's class ``OpenAI``, which calls models through clients of the openai SDK, or a
+    subclass.
+    """
+    kinds = value.__mro__ if isinstance(value, type) else ()
+    return any(kind.__name__ == "OpenAI" and kind.__module__.startswith("llama_index.llms.openai.") for kind in kinds)
+
+
 def makes_chat(value: Any) -> bool:
     """Return whether ``value`` makes a chat model when called: a chat model class, a client class or ``init_chat_model``."""
     if isinstance(value, type):
-        return issubclass(value, BaseChatModel) or makes_client(value)
+        return issubclass(value, BaseChatModel) or makes_client(value) or makes_client_holder(value)
     return isinstance(value, FunctionType) and value.__name__ == "init_chat_model"
 
 
@@ -190,6 +198,7 @@ def is_chat(value: Any) -> bool:
     return (
         isinstance(value, BaseChatModel)
         or makes_client(kind)
+        or makes_client_holder(kind)
         or (
             kind.__name__ == "_ConfigurableModel" and kind.__module__.startswith("langchain.")  # of init_chat_model
         )
