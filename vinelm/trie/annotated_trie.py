@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -20,7 +20,7 @@ from vinelm.io.frames import data_frame, html_table
 from vinelm.template import Template
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray, Integers
-from vinelm.trie.difficulty import DifficultyRates
+from vinelm.trie.difficulty import BranchingRates, DifficultyRates
 from vinelm.trie.outcomes import Outcomes, path_edges
 from vinelm.trie.verdict import Verdict
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 AnyTrie = TypeVar("AnyTrie", bound="AnnotatedTrie")
 Array = TypeVar("Array", bound=npt.NDArray[Any])
-Made = TypeVar("Made")
 
 UNTOLD = "untold_kinds"
 """Key of ``meta`` if declared kinds do not pay: the gain in predicted accuracy of plans by kind, <= 0, a fraction."""
@@ -48,7 +47,7 @@ plans may take."""
 
 
 @dataclass(frozen=True, eq=False)
-class AnnotatedTrie:
+class AnnotatedTrie(BranchingRates):
     """A trie with estimated success, cost and latency of every node: the estimators' output and the planner's input.
 
     For a trie of n nodes and the root (node 0), every array has shape (n + 1,): one element for each node. See
@@ -172,11 +171,8 @@ class AnnotatedTrie:
         Both are conditional on a request being at the edge's source, in the order of the trie's edges. If only one stage can
         follow a node, this stage follows unless the request stops.
         """
-        if self.arm is None or self.arm_success is None:
-            source = self.trie.source
-            return _read_only(1.0 - self.stop[source]), _read_only((self.success - self.stop_success)[source])
-        items = self.trie.arm_items
-        return _read_only(self.arm[items]), _read_only(self.arm_success[items])
+        arm, arm_success = self.arms_at(self.trie.source, self.trie.arm_items)
+        return _read_only(arm), _read_only(arm_success)
 
     @property
     def arms(self) -> tuple[FloatArray, FloatArray]:
@@ -192,10 +188,7 @@ class AnnotatedTrie:
 
     def comes_next(self, node: int) -> dict[str, float]:
         """Return, for each stage that may follow the node, P(the stage comes next | the node is reached)."""
-        after = self.trie.arm_items_after(node)
-        if self.arm is None:
-            return dict.fromkeys(after, 1.0 - float(self.stop[node]))
-        return {stage: float(self.arm[item]) for stage, item in after.items()}
+        return {stage: float(self.arms_at(node, item)[0]) for stage, item in self.trie.arm_items_after(node).items()}
 
     @property
     def rated(self) -> FloatArray:
@@ -214,10 +207,6 @@ class AnnotatedTrie:
             return np.asarray(self.count[nodes], np.float64)
         return np.asarray(np.maximum(self.reading.reach[nodes], 1e-12))
 
-    def by_ends(self, *, one: Callable[[AnnotatedTrie], Made], several: Callable[[AnnotatedTrie], Made]) -> Made:
-        """Return ``one(self)`` if each plan over this trie ends at a single node, otherwise ``several(self)``."""
-        return several(self) if self.is_contingent else one(self)
-
     @cached_property
     def reading(self) -> TrieReading:
         """The object that computes the figures of this trie that reports show, for each node.
@@ -226,7 +215,7 @@ class AnnotatedTrie:
         """
         if self.trie.is_merged:
             return MergedReading(self)
-        return self.by_ends(one=PathReading, several=HistoryReading)
+        return (HistoryReading if self.is_contingent else PathReading)(self)
 
     @property
     def calls_per_hour(self) -> float | None:

@@ -8,15 +8,36 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from vinelm.errors import VineLMError
 from vinelm.trie.arrays import FloatArray
 
 
+class BranchingRates:
+    """A base class of objects with rates of nodes and, if several stages may follow a node, of the branches that leave it."""
+
+    success: FloatArray
+    stop: FloatArray
+    stop_success: FloatArray
+    arm: FloatArray | None
+    arm_success: FloatArray | None
+
+    def arms_at(self, source: Any, items: Any = slice(None)) -> tuple[Any, Any]:
+        """Return ``arm`` and ``arm_success`` of branches. If they are None, compute them for a trie in which one stage can
+        follow each node.
+
+        That stage then follows unless the request stops.
+
+        Args:
+            source: the node that each branch leaves, or one node.
+            items: the index of each branch in ``arm``, or of one branch; by default all.
+        """
+        if self.arm is None or self.arm_success is None:
+            return 1.0 - self.stop[source], self.success[source] - self.stop_success[source]
+        return self.arm[items], self.arm_success[items]
+
+
 @dataclass(frozen=True, eq=False)
-class DifficultyRates:
+class DifficultyRates(BranchingRates):
     """The probabilities of every node for requests of each difficulty (docs/estimators.md). Difficulties are numbered.
 
     The annotations of a merged node are means over the requests that reach it in the profile. Under a plan, other requests
@@ -52,19 +73,6 @@ class DifficultyRates:
                 continue
             if values.ndim != 2 or values.shape[1:] != points:
                 raise VineLMError(f"difficulty.{name} has shape {values.shape}: it needs one column for each of {points}")
-
-    def arms(self, source: npt.NDArray[np.integer[Any]]) -> tuple[FloatArray, FloatArray]:
-        """Return ``arm`` and ``arm_success``. If they are None, compute them for a trie in which one stage can follow each
-        node.
-
-        That stage then follows unless the request stops.
-
-        Args:
-            source: the node that each branch leaves, shape (branches,).
-        """
-        if self.arm is None or self.arm_success is None:
-            return 1.0 - self.stop[source], (self.success - self.stop_success)[source]
-        return self.arm, self.arm_success
 
 
 DIFFICULTY_ARRAYS = ("weight", "success", "stop", "stop_success")

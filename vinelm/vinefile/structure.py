@@ -177,7 +177,7 @@ def _check_difficulty(rates: DifficultyRates, trie: Trie) -> None:
         _require(is_within, f"difficulty.{name} is not within [0, 1]")
     _require(len(rates.success) == len(rates.stop) == len(rates.stop_success), "the arrays of difficulty differ in length")
     source = trie.source[np.flatnonzero(trie.begins_arm)]
-    is_of_trie = all(len(values) == len(source) for values in rates.arms(source))
+    is_of_trie = all(len(values) == len(source) for values in rates.arms_at(source))
     _require(is_of_trie, "the arms of difficulty are not those of the trie")
     _require(abs(float(rates.weight.sum()) - 1.0) <= ROUNDING, "difficulty.weight does not sum to 1")
 
