@@ -20,7 +20,7 @@ from vinelm.io.frames import data_frame, html_table
 from vinelm.template import Template
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray, Integers
-from vinelm.trie.difficulty import BranchingRates, DifficultyRates
+from vinelm.trie.difficulty import ARM_ARRAYS, BranchingRates, DifficultyRates
 from vinelm.trie.outcomes import Outcomes, path_edges
 from vinelm.trie.verdict import Verdict
 
@@ -36,8 +36,6 @@ UPPER = 0.95
 """Level of the quantile that is the upper end of an invocation's dollars."""
 NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
 """Annotations of a node, all conditional on the request reaching it. :class:`AnnotatedTrie` explains each."""
-ARM_ARRAYS = ("arm", "arm_success")
-"""Annotations of the branch that leads to a node, if the application chooses between several stages."""
 OPTIONAL_ARRAYS = (
     *("accuracy_se", "cost_se", "latency_se", "count", "cost_size_var", "latency_size_var", *ARM_ARRAYS, "arm_se", "tried"),
 )
@@ -128,7 +126,7 @@ class AnnotatedTrie(BranchingRates):
         if not self.branches:  # where one stage follows each node, its chance follows from the stops
             for name in (*ARM_ARRAYS, "arm_se"):
                 object.__setattr__(self, name, None)
-        elif missing := [name for name in ARM_ARRAYS if getattr(self, name) is None]:
+        elif missing := self.missing_arms:
             raise VineLMError(f"the template branches: give {' and '.join(missing)}")
         for name in (*NODE_ARRAYS, *OPTIONAL_ARRAYS):
             values = getattr(self, name)
@@ -215,7 +213,7 @@ class AnnotatedTrie(BranchingRates):
         """
         if self.trie.is_merged:
             return MergedReading(self)
-        return (HistoryReading if self.is_contingent else PathReading)(self)
+        return (HistoryReading if self.branches else PathReading)(self)
 
     @property
     def calls_per_hour(self) -> float | None:
@@ -321,7 +319,7 @@ class AnnotatedTrie(BranchingRates):
         """Whether plans depend on what happens during a request: the trie branches, or one node stands for several call
         sequences.
         """
-        return self.branches or self.trie.is_merged
+        return not isinstance(self.reading, PathReading)
 
     @cached_property
     def accuracy(self) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from vinelm.errors import TrieFileError
 from vinelm.template.steps import SKIP
-from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
+from vinelm.trie.difficulty import DIFFICULTY_ARRAYS, DifficultyRates
 
 if TYPE_CHECKING:
     from vinelm.template import Template
@@ -169,7 +169,7 @@ def check_edges(n_nodes: int, source: npt.NDArray[Any], target: npt.NDArray[Any]
 
 
 def _check_difficulty(rates: DifficultyRates, trie: Trie) -> None:
-    for name in (*DIFFICULTY_ARRAYS, *DIFFICULTY_ARM_ARRAYS):
+    for name in DIFFICULTY_ARRAYS:
         values = getattr(rates, name)
         if values is None:
             continue
