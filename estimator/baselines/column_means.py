@@ -126,10 +126,8 @@ class ColumnEstimator(CascadeEstimator):
         before = plain.accuracy - plain.reach * plain.success
         success = (accuracy - before) / np.maximum(plain.reach, 1e-9)
         success[0] = 0.0
-        return plain.by_ends(
-            one=lambda _: replace(plain, success=success),
-            several=lambda _: _with_success(plain, cells, success),  # split those that continue with a right answer
-        )
+        # In a trie that branches, those that continue with a right answer are split between the branches.
+        return _with_success(plain, cells, success) if plain.is_contingent else replace(plain, success=success)
 
     @abstractmethod
     def _column_means(self, cells: ObservationTable) -> FloatArray:

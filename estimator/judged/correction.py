@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from vinelm.estimator.validation.checks import ValidationReport
 from vinelm.trie.annotated_trie import AnnotatedTrie, SignalTrie
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.difficulty import DifficultyRates
+
+Rates = TypeVar("Rates", AnnotatedTrie, DifficultyRates)
 
 
 def failed_share(cells: ObservationTable) -> FloatArray:
@@ -38,20 +41,17 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
         agreement: The judge's agreement with labels.
         failed: The share of failed calls for each node's stage and model (:func:`failed_share`).
     """
-    success, stop_success = _rates(annotated.success, annotated.stop, annotated.stop_success, failed, agreement)
-    arm_success = None
-    if annotated.arm is not None and annotated.arm_success is not None:
-        arm_success = _part(annotated.arm_success, annotated.arm, agreement)
-        if annotated.difficulty is None:  # an answer's probability is the sum over what may come next
-            trie = annotated.trie
-            first = np.flatnonzero(trie.begins_arm)
-            below = np.bincount(trie.source[first], arm_success[trie.arm_items[first]], len(success))
-            success = np.where(annotated.success > 0.0, np.minimum(stop_success + below, 1.0), 0.0)
     found = replace(
-        annotated, success=success, stop_success=stop_success, arm_success=arm_success,
-        difficulty=_difficulty(annotated.difficulty, failed, agreement),
+        _with_rates(annotated, failed, agreement),
+        difficulty=annotated.difficulty and _with_rates(annotated.difficulty, failed[:, None], agreement),
         signals=annotated.signals and _signals(annotated.signals, agreement),
-    )  # fmt: skip
+    )
+    if found.branches and found.difficulty is None:  # an answer's probability is the sum over what may come next
+        trie = found.trie
+        first = np.flatnonzero(trie.begins_arm)
+        below = np.bincount(trie.source[first], found.arms_by_edge[1][first], len(trie))
+        success = np.where(annotated.success > 0.0, np.minimum(found.stop_success + below, 1.0), 0.0)
+        found = replace(found, success=success)
     if annotated.accuracy_se is None:
         return found
     variance = (annotated.accuracy_se / agreement.informedness) ** 2
@@ -62,36 +62,22 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
     return replace(found, accuracy_se=error)
 
 
-def _rates(
-    success: FloatArray, stop: FloatArray, stop_success: FloatArray, failed: FloatArray, agreement: JudgeAgreement
-) -> tuple[FloatArray, FloatArray]:
-    """Return P(right) and P(ends here and right), each limited to the probability of the event that contains it.
+def _with_rates(rates: Rates, failed: FloatArray, agreement: JudgeAgreement) -> Rates:
+    """Return a copy of ``rates`` with each P(event and right) corrected, and limited to the probability of the event.
 
-    Args:
-        success: P(the verdict is correct) at each node.
-        stop: P(ends here).
-        stop_success: P(ends here and the verdict is correct).
-        failed: The share of failed calls.
-        agreement: The judge's agreement with labels.
+    ``failed`` is the share of failed calls.
     """
-    right = np.minimum(agreement.corrected(success, 1.0 - failed), 1.0 - np.minimum(failed, 1.0))
-    ended = agreement.corrected(stop_success, np.maximum(stop - failed, 0.0))
+    stop, arm_success = rates.stop, rates.arm_success
+    right = np.minimum(agreement.corrected(rates.success, 1.0 - failed), 1.0 - np.minimum(failed, 1.0))
+    ended = agreement.corrected(rates.stop_success, np.maximum(stop - failed, 0.0))
     low = np.maximum(right - (1.0 - stop), 0.0)
-    return right, np.clip(ended, low, np.minimum(stop, right))
+    if rates.arm is not None and arm_success is not None:
+        arm_success = _part(arm_success, rates.arm, agreement)
+    return replace(rates, success=right, stop_success=np.clip(ended, low, np.minimum(stop, right)), arm_success=arm_success)
 
 
 def _part(success: FloatArray, chance: FloatArray, agreement: JudgeAgreement) -> FloatArray:
     return np.minimum(agreement.corrected(success, chance), chance)
-
-
-def _difficulty(rates: DifficultyRates | None, failed: FloatArray, agreement: JudgeAgreement) -> DifficultyRates | None:
-    if rates is None:
-        return None
-    success, stop_success = _rates(rates.success, rates.stop, rates.stop_success, failed[:, None], agreement)
-    arm_success = rates.arm_success
-    if rates.arm is not None and arm_success is not None:
-        arm_success = _part(arm_success, rates.arm, agreement)
-    return replace(rates, success=success, stop_success=stop_success, arm_success=arm_success)
 
 
 def _signals(annotated: SignalTrie, agreement: JudgeAgreement) -> SignalTrie:

@@ -52,19 +52,13 @@ class SelectablePlans(PlanFigures):
     @classmethod
     def of(cls, fitted: AnnotatedTrie) -> SelectablePlans:
         """Return the plans of a trie, in the same order for every trie of one template."""
-        return fitted.by_ends(one=cls._paths, several=cls._static)
-
-    @classmethod
-    def _paths(cls, fitted: AnnotatedTrie) -> SelectablePlans:
+        if fitted.is_contingent:
+            plans = StaticPlans.of(fitted)
+            figures = plans.accuracy, plans.error, plans.cost_usd, plans.longest_s
+            return cls(*figures, plans.runs_one_model, np.ones(len(plans.accuracy), np.bool_))
         error = np.full(len(fitted.trie), np.nan) if fitted.accuracy_se is None else fitted.accuracy_se
         figures = fitted.accuracy, error, fitted.path_cost_usd, fitted.path_latency_s
         return cls(*figures, single_model_paths(fitted.trie), fitted.trie.answerable)
-
-    @classmethod
-    def _static(cls, fitted: AnnotatedTrie) -> SelectablePlans:
-        plans = StaticPlans.of(fitted)
-        figures = plans.accuracy, plans.error, plans.cost_usd, plans.longest_s
-        return cls(*figures, plans.runs_one_model, np.ones(len(plans.accuracy), np.bool_))
 
     @property
     def best(self) -> int:
@@ -83,7 +77,8 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
         fitted: The fit to all requests, which provides the cost caps.
     """
     pairs = [pair for one, other in splits for pair in ((one, other), (other, one))]
-    measure = fitted.by_ends(one=_by_caps, several=_by_prices)
+    # If a node stands for several sequences of calls, fixed plans are measured instead of contingent ones.
+    measure = _contingent_gaps if fitted.branches and not fitted.trie.is_merged else _by_caps(fitted)
     cost, *means = np.mean([measure(*pair) for pair in pairs], axis=0)
     order = np.argsort(cost, kind="stable")
     return SelectionOptimism.measured(cost[order], *(mean[order] for mean in means)), float(means[0].mean())
@@ -97,15 +92,6 @@ def _by_caps(fitted: AnnotatedTrie) -> _Measure:
     """
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
-
-
-def _by_prices(fitted: AnnotatedTrie) -> _Measure:
-    """Return a function that measures the optimism of the best contingent plan at each of several prices of a dollar.
-
-    A price is the accuracy that a plan must gain for one more dollar. If a node of the trie stands for several sequences of
-    calls, the function measures fixed plans under cost caps instead. For optimism see :func:`_gaps`.
-    """
-    return _by_caps(fitted) if fitted.trie.is_merged else _contingent_gaps
 
 
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:

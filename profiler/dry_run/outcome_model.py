@@ -33,7 +33,7 @@ class Unit(NamedTuple):
         tokens: prompt and completion tokens.
         call_s: seconds of its model calls.
         tool_s: seconds of its tools.
-        arm: the next stage; None if the request ends.
+        arm: the next stage; ``_END`` if the request ends.
     """
 
     cost_usd: float
@@ -42,7 +42,7 @@ class Unit(NamedTuple):
     tokens: float
     call_s: float
     tool_s: float
-    arm: str | None
+    arm: str
 
 
 class OutcomeModel:
@@ -112,17 +112,17 @@ class OutcomeModel:
         arm = self._rng.choices(list(weights), list(weights.values()))[0] if weights else _END
         like = self._of_kind.get(kind) or self._of_model.get(kind[-1])
         if not like:
-            return self._guessed(stage, kind[-1], arm or None)
+            return self._guessed(stage, kind[-1], arm)
         row = like[int(self._rng.random() * len(like))]
         tokens = (row.tokens_in or 0) + (row.tokens_out or 0)
         cost = row.served_usd
         call_s = row.latency_s if row.is_timed else 0.0  # the forecast of hours is a lower bound
-        return Unit(cost, row.calls, row.calls + row.retries, tokens, call_s, row.tool_latency_s, arm or None)
+        return Unit(cost, row.calls, row.calls + row.retries, tokens, call_s, row.tool_latency_s, arm)
 
     def row(self, cell: Cell, unit: Unit, stage: str) -> Observation:
         """Return ``unit``, the drawn outcome of the call ``cell`` (request id, models), as an observation for samplers."""
         request_id, prefix = cell
-        has_ended = unit.arm is None
+        has_ended = unit.arm == _END
         return Observation(
             request_id=request_id,
             prefix=prefix,
@@ -132,13 +132,13 @@ class OutcomeModel:
             cost_usd=unit.cost_usd,
             latency_s=unit.call_s,
             calls=unit.calls,
-            arm=unit.arm,
+            arm=unit.arm or None,
         )
 
-    def _guessed(self, stage: str, model: str, arm: str | None) -> Unit:
+    def _guessed(self, stage: str, model: str, arm: str) -> Unit:
         """Return a simulated job on a model without results, with cost and time from the catalog's limits.
 
-        ``arm`` is the stage that follows; None if the request ends.
+        ``arm`` is the stage that follows; ``_END`` if the request ends.
         """
         share = self._guess_usd[model]
         tokens_out = share * self._max_tokens[model]

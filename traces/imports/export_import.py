@@ -82,13 +82,10 @@ def export_store(store: ObservationStore, path: Path) -> int:
         document["other_spending"], unpaid = _spending_without_row(
             connection.execute(select(*_LEDGER).order_by(_ENTRY)).all(), connection.execute(_CHARGED).all()
         )
-        if unpaid:
-            document["unpaid"] = unpaid
         signals = record_of(connection)
-        if signals is not None:
-            document["signals"] = asdict(signals)
-        if tools := [dict(row) for rows in tool_rows(connection).values() for row in rows]:
-            document["tool_calls"] = tools
+        tools = [dict(row) for rows in tool_rows(connection).values() for row in rows]
+        more = {"unpaid": unpaid, "signals": signals and asdict(signals), "tool_calls": tools}
+        document |= {name: found for name, found in more.items() if found}
     document["kinds"] = request_kinds(store)
     if kind == "parquet":
         graded = {"success": "float"} if any(isinstance(row.success, float) for row in rows) else {}

@@ -55,13 +55,13 @@ def _place_misfit(row: Observation, template: Template) -> str | None:
     if row.model not in (template.stage(row.stage).models or ()):
         return f"stage {row.stage!r} does not allow the model {row.model!r}"
     arms = level[row.stage]
-    if row.arm is None:
-        goes_on = row.failure is None and row.stopped is False
-        unknown = f"it went on, and does not say to which of {', '.join(map(repr, arms))}: set its arm"
-        return unknown if goes_on and len(arms) > 1 else None
-    if row.arm not in arms:
+    if row.contradicts(arms):
         return f"after stage {row.stage!r} as invocation {row.depth} there is no arm {row.arm!r}"
-    return f"it ended and has the arm {row.arm!r}" if row.failure is not None or row.stopped else None
+    if row.failure is not None or row.stopped:
+        return f"it ended and has the arm {row.arm!r}" if row.contradicts(()) else None
+    if row.stopped is None or len(arms) < 2 or row.next_stage(arms) is not None:
+        return None
+    return f"it went on, and does not say to which of {', '.join(map(repr, arms))}: set its arm"
 
 
 def cell_name(request_id: str, prefix: Sequence[str]) -> str:

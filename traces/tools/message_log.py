@@ -63,12 +63,13 @@ def _renamed(session: ToolSession, name: str) -> ToolSession:
 
 
 def _session(row: Any, unnamed: str, where: str) -> ToolSession:
-    listed = next((key for key in ("messages", "traj", "events") if isinstance(row, dict) and key in row), None)
-    if listed is None or not isinstance(row[listed], list) or not all(isinstance(one, dict) for one in row[listed]):
+    known = row if isinstance(row, dict) else {}
+    listed, items = next(((key, known[key]) for key in ("messages", "traj", "events") if key in known), ("", None))
+    if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
         raise DatasetError(f"{where}: no list of messages: a session has messages, traj or events")
     name = next((str(row[key]) for key in _SESSION_KEYS if key in row), unnamed)
     group = next((str(row[key]) for key in _TASK_KEYS if key in row), name)
-    parts = _events(row[listed], where) if listed == "events" else _messages(row[listed], where)
+    parts = _events(items, where) if listed == "events" else _messages(items, where)
     events: list[str | ToolEvent] = []
     for part in parts:
         if isinstance(part, str):

@@ -204,7 +204,7 @@ def estimate_store(
             annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
         annotated = with_verdict(annotated, verdict, store.requests, observations)
     annotated = store.scored.corrected(annotated, cells)
-    if not checked or not store.kinds or by_kind is not None or annotated.tried is not None or store.scored.errs:
+    if not checked or not store.kinds or by_kind is not None or store.scored.errs:
         return annotated
     without = estimate_store(
         path, estimator=estimator, stop=stop, checked=True, max_error=1.0, calls_per_hour=calls_per_hour, by_kind=False,

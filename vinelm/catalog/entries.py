@@ -48,15 +48,13 @@ def entry(item: Mapping[str, Any], where: str) -> Model:
 def _looked_up(fields: Mapping[str, Any], label: str) -> dict[str, Any]:
     if "price_id" in fields:
         price_id = str(fields["price_id"])
-        price = price_of_id(price_id)
-        found: dict[str, Any] | None = None if price is None else {"price": price}
+        if price := price_of_id(price_id):
+            return {"price": price}
     else:
         price_id = f"{fields.get('provider')}/{fields.get('model_id')}"
-        listed = _listed(fields)
-        found = None if listed is None else {"price": listed.price, "price_id": listed.price_id}
-    if found is None:
-        raise ConfigError(f"{label}: no price known for {price_id!r}: {_GIVE_A_PRICE}")
-    return found
+        if listed := _listed(fields):
+            return {"price": listed.price, "price_id": listed.price_id}
+    raise ConfigError(f"{label}: no price known for {price_id!r}: {_GIVE_A_PRICE}")
 
 
 def _listed(fields: Mapping[str, Any]) -> FoundPrice | None:

@@ -82,7 +82,7 @@ def run_recorded(name: str, folder: Path, *, seed: int, advance: Callable[..., N
         rows=sum(profiled.counts),
         spent_usd=profiled.spent_usd,
     )
-    annotated = replace(annotated, verdict=found, signals=annotated.signals and replace(annotated.signals, verdict=found))
+    annotated = annotated.judged(found)
     save_trie(folder / TRIE, annotated)
     result = RecordedResult(
         subject=subject,

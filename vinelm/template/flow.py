@@ -103,11 +103,6 @@ class Flow:
         return frozenset(item for position in self.positions for item in position.arms.items())
 
     @cached_property
-    def is_linear(self) -> bool:
-        """Whether at most one stage may come next, wherever a request is in the template."""
-        return all(len(position.arms) <= 1 for position in self.positions)
-
-    @cached_property
     def joined(self) -> frozenset[str]:
         """The stages after which another stage comes in the same superstep (both run at the same time)."""
         return frozenset(stage for stage, after in self.visits if self.positions[after].is_joint)

@@ -155,10 +155,8 @@ class Template:
         """Whether at most one stage can come next at any time: there are no branches, and no loops that may be left early
         for a later step.
         """
-        if any(isinstance(step, Branch) for step in walk(self.steps)):
-            return False
-        early = any(isinstance(step, Loop) and step.early_exit for step in walk(self.steps))
-        return not early or self.flow.is_linear
+        has_branch = any(isinstance(step, Branch) for step in walk(self.steps))
+        return not has_branch and all(len(position.arms) <= 1 for position in self.flow.positions)
 
     @cached_property
     def form(self) -> Branching:

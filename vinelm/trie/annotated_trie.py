@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -20,7 +20,7 @@ from vinelm.io.frames import data_frame, html_table
 from vinelm.template import Template
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray, Integers
-from vinelm.trie.difficulty import DifficultyRates
+from vinelm.trie.difficulty import ARM_ARRAYS, BranchingRates, DifficultyRates
 from vinelm.trie.outcomes import Outcomes, path_edges
 from vinelm.trie.verdict import Verdict
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 AnyTrie = TypeVar("AnyTrie", bound="AnnotatedTrie")
 Array = TypeVar("Array", bound=npt.NDArray[Any])
-Made = TypeVar("Made")
 
 UNTOLD = "untold_kinds"
 """Key of ``meta`` if declared kinds do not pay: the gain in predicted accuracy of plans by kind, <= 0, a fraction."""
@@ -37,8 +36,6 @@ UPPER = 0.95
 """Level of the quantile that is the upper end of an invocation's dollars."""
 NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
 """Annotations of a node, all conditional on the request reaching it. :class:`AnnotatedTrie` explains each."""
-ARM_ARRAYS = ("arm", "arm_success")
-"""Annotations of the branch that leads to a node, if the application chooses between several stages."""
 OPTIONAL_ARRAYS = (
     *("accuracy_se", "cost_se", "latency_se", "count", "cost_size_var", "latency_size_var", *ARM_ARRAYS, "arm_se", "tried"),
 )
@@ -48,7 +45,7 @@ plans may take."""
 
 
 @dataclass(frozen=True, eq=False)
-class AnnotatedTrie:
+class AnnotatedTrie(BranchingRates):
     """A trie with estimated success, cost and latency of every node: the estimators' output and the planner's input.
 
     For a trie of n nodes and the root (node 0), every array has shape (n + 1,): one element for each node. See
@@ -129,7 +126,7 @@ class AnnotatedTrie:
         if not self.branches:  # where one stage follows each node, its chance follows from the stops
             for name in (*ARM_ARRAYS, "arm_se"):
                 object.__setattr__(self, name, None)
-        elif missing := [name for name in ARM_ARRAYS if getattr(self, name) is None]:
+        elif missing := self.missing_arms:
             raise VineLMError(f"the template branches: give {' and '.join(missing)}")
         for name in (*NODE_ARRAYS, *OPTIONAL_ARRAYS):
             values = getattr(self, name)
@@ -172,11 +169,8 @@ class AnnotatedTrie:
         Both are conditional on a request being at the edge's source, in the order of the trie's edges. If only one stage can
         follow a node, this stage follows unless the request stops.
         """
-        if self.arm is None or self.arm_success is None:
-            source = self.trie.source
-            return _read_only(1.0 - self.stop[source]), _read_only((self.success - self.stop_success)[source])
-        items = self.trie.arm_items
-        return _read_only(self.arm[items]), _read_only(self.arm_success[items])
+        arm, arm_success = self.arms_at(self.trie.source, self.trie.arm_items)
+        return _read_only(arm), _read_only(arm_success)
 
     @property
     def arms(self) -> tuple[FloatArray, FloatArray]:
@@ -192,10 +186,7 @@ class AnnotatedTrie:
 
     def comes_next(self, node: int) -> dict[str, float]:
         """Return, for each stage that may follow the node, P(the stage comes next | the node is reached)."""
-        after = self.trie.arm_items_after(node)
-        if self.arm is None:
-            return dict.fromkeys(after, 1.0 - float(self.stop[node]))
-        return {stage: float(self.arm[item]) for stage, item in after.items()}
+        return {stage: float(self.arms_at(node, item)[0]) for stage, item in self.trie.arm_items_after(node).items()}
 
     @property
     def rated(self) -> FloatArray:
@@ -214,10 +205,6 @@ class AnnotatedTrie:
             return np.asarray(self.count[nodes], np.float64)
         return np.asarray(np.maximum(self.reading.reach[nodes], 1e-12))
 
-    def by_ends(self, *, one: Callable[[AnnotatedTrie], Made], several: Callable[[AnnotatedTrie], Made]) -> Made:
-        """Return ``one(self)`` if each plan over this trie ends at a single node, otherwise ``several(self)``."""
-        return several(self) if self.is_contingent else one(self)
-
     @cached_property
     def reading(self) -> TrieReading:
         """The object that computes the figures of this trie that reports show, for each node.
@@ -226,7 +213,7 @@ class AnnotatedTrie:
         """
         if self.trie.is_merged:
             return MergedReading(self)
-        return self.by_ends(one=PathReading, several=HistoryReading)
+        return (HistoryReading if self.branches else PathReading)(self)
 
     @property
     def calls_per_hour(self) -> float | None:
@@ -332,7 +319,7 @@ class AnnotatedTrie:
         """Whether plans depend on what happens during a request: the trie branches, or one node stands for several call
         sequences.
         """
-        return self.branches or self.trie.is_merged
+        return not isinstance(self.reading, PathReading)
 
     @cached_property
     def accuracy(self) -> FloatArray:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -88,9 +88,6 @@ class DecisionGraph:
     - ``checked``: for each group, whether the workflow's own check has passed the answer before it, so that a fixed plan ends
       there.
     """
-
-    is_tree: ClassVar[bool] = False
-    """True if no two histories share a position."""
 
     annotated: AnnotatedTrie
     nodes: Integers
@@ -219,7 +216,7 @@ class DecisionGraph:
             return ((1.0, self),)
         found = []
         for at, share in enumerate(known.weight.tolist()):
-            arms = (of_arms[:, at] for of_arms in known.arms(self.nodes[self.source]))
+            arms = (of_arms[:, at] for of_arms in known.arms_at(self.nodes[self.source]))
             success, stop, both = (rates[self.nodes, at] for rates in (known.success, known.stop, known.stop_success))
             found.append((share, self.with_rates(PositionRates(success, stop, both, *arms))))
         return tuple(found)
@@ -254,7 +251,7 @@ class DecisionGraph:
         share = mass[self.source] / np.where(is_reached, reach, 1.0)[self.source, None]
         arm, right = (
             np.where(is_reached[self.source], (share * of_arms).sum(axis=1), usual)
-            for of_arms, usual in zip(known.arms(self.nodes[self.source]), (self.arm, self.right), strict=True)
+            for of_arms, usual in zip(known.arms_at(self.nodes[self.source]), (self.arm, self.right), strict=True)
         )
         return self.with_rates(PositionRates(success, stop, both, arm, right))
 
@@ -401,8 +398,6 @@ class DecisionGraph:
 
 class TreeGraph(DecisionGraph):
     """The graph of a tree: each position except the root is the target of one edge; edge ``e`` leads to position ``e + 1``."""
-
-    is_tree = True
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
         """Return, for each position, the weight of its standard error in the standard error of a plan's accuracy.

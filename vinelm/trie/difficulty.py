@@ -8,15 +8,46 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from vinelm.errors import VineLMError
 from vinelm.trie.arrays import FloatArray
 
+ARM_ARRAYS = ("arm", "arm_success")
+"""Annotations of the branch that leads to a node, if the application chooses between several stages."""
+DIFFICULTY_ARRAYS = ("weight", "success", "stop", "stop_success", *ARM_ARRAYS)
+"""The arrays of :class:`DifficultyRates`, as they are named in a ``.vine`` file."""
+
+
+class BranchingRates:
+    """A base class of objects with rates of nodes and, if several stages may follow a node, of the branches that leave it."""
+
+    success: FloatArray
+    stop: FloatArray
+    stop_success: FloatArray
+    arm: FloatArray | None
+    arm_success: FloatArray | None
+
+    @property
+    def missing_arms(self) -> list[str]:
+        """The names of those of :data:`ARM_ARRAYS` that are None."""
+        return [name for name in ARM_ARRAYS if getattr(self, name) is None]
+
+    def arms_at(self, source: Any, items: Any = slice(None)) -> tuple[Any, Any]:
+        """Return ``arm`` and ``arm_success`` of branches. If they are None, compute them for a trie in which one stage can
+        follow each node.
+
+        That stage then follows unless the request stops.
+
+        Args:
+            source: the node that each branch leaves, or one node.
+            items: the index of each branch in ``arm``, or of one branch; by default all.
+        """
+        if self.arm is None or self.arm_success is None:
+            return 1.0 - self.stop[source], self.success[source] - self.stop_success[source]
+        return self.arm[items], self.arm_success[items]
+
 
 @dataclass(frozen=True, eq=False)
-class DifficultyRates:
+class DifficultyRates(BranchingRates):
     """The probabilities of every node for requests of each difficulty (docs/estimators.md). Difficulties are numbered.
 
     The annotations of a merged node are means over the requests that reach it in the profile. Under a plan, other requests
@@ -44,30 +75,11 @@ class DifficultyRates:
 
     def __post_init__(self) -> None:
         points = self.weight.shape
-        if (self.arm is None) != (self.arm_success is None):
+        if len(self.missing_arms) == 1:
             raise VineLMError("difficulty has arm and arm_success both or neither")
-        for name in (*DIFFICULTY_ARRAYS[1:], *DIFFICULTY_ARM_ARRAYS):
+        for name in DIFFICULTY_ARRAYS[1:]:
             values = getattr(self, name)
             if values is None:
                 continue
             if values.ndim != 2 or values.shape[1:] != points:
                 raise VineLMError(f"difficulty.{name} has shape {values.shape}: it needs one column for each of {points}")
-
-    def arms(self, source: npt.NDArray[np.integer[Any]]) -> tuple[FloatArray, FloatArray]:
-        """Return ``arm`` and ``arm_success``. If they are None, compute them for a trie in which one stage can follow each
-        node.
-
-        That stage then follows unless the request stops.
-
-        Args:
-            source: the node that each branch leaves, shape (branches,).
-        """
-        if self.arm is None or self.arm_success is None:
-            return 1.0 - self.stop[source], (self.success - self.stop_success)[source]
-        return self.arm, self.arm_success
-
-
-DIFFICULTY_ARRAYS = ("weight", "success", "stop", "stop_success")
-"""The arrays of :class:`DifficultyRates`, as they are named in a ``.vine`` file."""
-DIFFICULTY_ARM_ARRAYS = ("arm", "arm_success")
-"""The arrays of :class:`DifficultyRates` that only a trie with branches has."""

@@ -100,11 +100,6 @@ class SharedNodes:
         found[~self.is_leaf] = self.stage[self.target[self.first_edge[:-1][~self.is_leaf]]]
         return frozen(found, np.int16)
 
-    @cached_property
-    def is_linear(self) -> bool:
-        """Whether all children of each node run the same stage."""
-        return bool(self.begins_arm.sum() == np.sum(~self.is_leaf))
-
     def children(self, node: int) -> list[int]:
         """Return the node's children, in the order of the template."""
         return [int(at) for at in self.target[self.first_edge[node] : self.first_edge[node + 1]]]

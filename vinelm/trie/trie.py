@@ -273,8 +273,7 @@ class Trie:
     @cached_property
     def is_linear(self) -> bool:
         """Whether all children of each node run the same stage."""
-        first = self.stage[np.minimum(self.parent[1:] + 1, len(self) - 1)]  # a parent's first child comes right after it
-        return bool(np.array_equal(self.stage[1:], first))
+        return bool(self.begins_arm.sum() == np.sum(~self.is_leaf))
 
     @cached_property
     def kinds(self) -> tuple[npt.NDArray[np.int64], int]:

@@ -34,7 +34,7 @@ from vinelm.io.reading import open_regular
 from vinelm.template import Template
 from vinelm.trie import MergedTrie, Trie
 from vinelm.trie.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie, SignalTrie
-from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
+from vinelm.trie.difficulty import DIFFICULTY_ARRAYS, DifficultyRates
 from vinelm.trie.outcomes import OUTCOME_ARRAYS, Outcomes
 from vinelm.trie.verdict import Verdict
 from vinelm.vinefile.structure import check_annotated, check_edges
@@ -179,7 +179,7 @@ def _arrays_of(annotated: AnnotatedTrie) -> dict[str, Array]:
     arrays: dict[str, Array] = {f"trie.{name}": getattr(annotated.trie, name) for name in annotated.trie.array_names}
     arrays.update({name: getattr(annotated, name) for name in NODE_ARRAYS})
     if annotated.difficulty is not None:
-        found = {name: getattr(annotated.difficulty, name) for name in (*DIFFICULTY_ARRAYS, *DIFFICULTY_ARM_ARRAYS)}
+        found = {name: getattr(annotated.difficulty, name) for name in DIFFICULTY_ARRAYS}
         arrays |= {f"difficulty.{name}": values for name, values in found.items() if values is not None}
     optional = {name: getattr(annotated, name) for name in OPTIONAL_ARRAYS}
     return arrays | {name: values for name, values in optional.items() if values is not None}
@@ -337,6 +337,6 @@ def _parts(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
 
 
 def _difficulty(arrays: Mapping[str, Array]) -> DifficultyRates | None:
-    names = (*DIFFICULTY_ARRAYS, *DIFFICULTY_ARM_ARRAYS)
+    names = DIFFICULTY_ARRAYS
     given = {name: arrays[f"difficulty.{name}"] for name in names if f"difficulty.{name}" in arrays}
     return DifficultyRates(**given) if given else None

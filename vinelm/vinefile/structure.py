@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from vinelm.errors import TrieFileError
 from vinelm.template.steps import SKIP
-from vinelm.trie.difficulty import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates
+from vinelm.trie.difficulty import DIFFICULTY_ARRAYS, DifficultyRates
 
 if TYPE_CHECKING:
     from vinelm.template import Template
@@ -169,7 +169,7 @@ def check_edges(n_nodes: int, source: npt.NDArray[Any], target: npt.NDArray[Any]
 
 
 def _check_difficulty(rates: DifficultyRates, trie: Trie) -> None:
-    for name in (*DIFFICULTY_ARRAYS, *DIFFICULTY_ARM_ARRAYS):
+    for name in DIFFICULTY_ARRAYS:
         values = getattr(rates, name)
         if values is None:
             continue
@@ -177,7 +177,7 @@ def _check_difficulty(rates: DifficultyRates, trie: Trie) -> None:
         _require(is_within, f"difficulty.{name} is not within [0, 1]")
     _require(len(rates.success) == len(rates.stop) == len(rates.stop_success), "the arrays of difficulty differ in length")
     source = trie.source[np.flatnonzero(trie.begins_arm)]
-    is_of_trie = all(len(values) == len(source) for values in rates.arms(source))
+    is_of_trie = all(len(values) == len(source) for values in rates.arms_at(source))
     _require(is_of_trie, "the arms of difficulty are not those of the trie")
     _require(abs(float(rates.weight.sum()) - 1.0) <= ROUNDING, "difficulty.weight does not sum to 1")
 

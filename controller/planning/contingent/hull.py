@@ -47,7 +47,7 @@ class Curve:
         # "cheapest" may even cost more than the most accurate.
         if best.cost_usd > cheapest.cost_usd:
             self.corners.append(best)
-        elif best.accuracy > cheapest.accuracy or not problem.graph.is_tree:
+        elif best.accuracy > cheapest.accuracy or problem.graph.annotated.trie.is_merged:
             self.corners = [best]
 
     @property

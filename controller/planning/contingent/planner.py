@@ -181,7 +181,7 @@ class ContingentPlanner:
     @cached_property
     def problems(self) -> Problems:
         """An object that makes the planning problems of the graph for plans by mean times."""
-        return (Problems if self.graph.is_tree else GridProblems)(self.graph, self.metrics)
+        return (GridProblems if self.metrics.trie.is_merged else Problems)(self.graph, self.metrics)
 
     @cached_property
     def chances(self) -> ChanceProblems:

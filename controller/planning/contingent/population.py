@@ -223,7 +223,7 @@ class Population:
 
         Over merged nodes, where computing it is slow, it is NaN unless the plan is more accurate than all cheaper plans.
         """
-        if self.problem.graph.is_tree:
+        if not self.problem.graph.annotated.trie.is_merged:
             return self.fixed.error
         if id(self.fixed) not in self.errors:
             self.errors[id(self.fixed)] = self.fixed, self._errors_where_needed()

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from vinelm import AnnotatedTrie, Branch, Loop, Stage, Template, VineLMError, load_trie, save_trie
 from vinelm.errors import TrieFileError
 from vinelm.template import END
-from vinelm.trie.annotated_trie import ARM_ARRAYS, NODE_ARRAYS
+from vinelm.trie.annotated_trie import NODE_ARRAYS
+from vinelm.trie.difficulty import ARM_ARRAYS
 from vinelm.trie.trie import ARRAYS, Trie
 
 TEMPLATE = Template((

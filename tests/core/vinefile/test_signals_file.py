@@ -18,7 +18,8 @@ from vinelm.errors import TrieFileError, VineLMError
 from vinelm.objective import Objective
 from vinelm.signals import Label
 from vinelm.trie import Trie
-from vinelm.trie.annotated_trie import ARM_ARRAYS, NODE_ARRAYS
+from vinelm.trie.annotated_trie import NODE_ARRAYS
+from vinelm.trie.difficulty import ARM_ARRAYS
 from vinelm.trie.outcomes import OUTCOME_ARRAYS
 from vinelm.trie.trie import ARRAYS
 from vinelm.vinefile import load_trie, save_trie

@@ -117,13 +117,11 @@ def signals_words(signals: SignalTrie) -> str:
     These are the numbers of histories and answers, the possible outcomes of a call, and whether plans may continue after a
     passed check.
     """
-    facts, outcomes = signals_facts(signals), signals.outcomes
-    assert facts is not None
-    labels = "; ".join(map(str, outcomes.labels))
-    offered = "offered" if facts["goes_on"] else "not offered, no row was bought there"
+    labels = "; ".join(map(str, signals.outcomes.labels))
+    offered = "offered" if signals.outcomes.goes_on else "not offered, no row was bought there"
     return (
-        f"{facts['histories']:,} histories of {facts['answers']:,} answers that show {labels}; going on below a passed check "
-        f"is {offered}"
+        f"{signals.trie.n_nodes:,} histories of {signals.meta['answers']:,} answers that show {labels}; going on below a "
+        f"passed check is {offered}"
     )
 
 

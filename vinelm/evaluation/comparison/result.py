@@ -71,11 +71,12 @@ class Evaluation:
         """The figures to report for VineLM: those of its plans over signals if the recorded results suffice to test
         them, else those of its plans over paths.
         """
-        signals, paths = self.policy("signals"), self.policy("paths")
-        if signals is not None and (paths is None or self._is_identified(signals)):
-            return signals
-        assert paths is not None
-        return paths
+        return next(filter(self._is_identified, self._own), self._own[-1])
+
+    @property
+    def _own(self) -> list[JudgedPolicy]:
+        """VineLM's policies: over signals, then over paths, as far as they exist."""
+        return [one for name in ("signals", "paths") if (one := self.policy(name)) is not None]
 
     def not_identified(self) -> tuple[JudgedPolicy, ...]:
         """Return VineLM's policies whose results and gains cannot be computed from the recorded results alone.
@@ -83,8 +84,8 @@ class Evaluation:
         To measure these policies, requests would have to be served with them. Empty if the policies were served, or if
         no service could use the stop rule.
         """
-        names = () if self.is_served or STOP_RULES[self.stop].why_not_served else ("signals", "paths")
-        return tuple(one for name in names if (one := self.policy(name)) is not None and not self._is_identified(one))
+        is_known = self.is_served or STOP_RULES[self.stop].why_not_served
+        return () if is_known else tuple(one for one in self._own if not self._is_identified(one))
 
     @staticmethod
     def _is_identified(policy: JudgedPolicy) -> bool:

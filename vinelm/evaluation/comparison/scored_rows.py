@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation.comparison.referred_rows import ReferredRows
@@ -31,6 +31,8 @@ class ScoredRows:
     """
 
     is_judged: ClassVar[bool] = False
+    errs: ClassVar[bool] = False
+    """Whether the scores have known errors that estimates correct for."""
     notes: ClassVar[tuple[str, ...]] = ()
     """Notes about the scores for readers of the rows."""
 
@@ -55,11 +57,6 @@ class ScoredRows:
     def meta(self) -> dict[str, Any]:
         """The facts about the scores that a trie stores in its dict ``meta``; empty if labels score the rows."""
         return {}
-
-    @property
-    def errs(self) -> bool:
-        """Whether the scores have known errors that estimates correct for."""
-        return False
 
     def require_stop(self, template: Template) -> None:
         """Raise :class:`ConfigError` if the scores do not tell where requests end under the stop rule of ``template``.
@@ -94,7 +91,6 @@ class JudgedRows(ScoredRows):
         without a verdict.
 
     Attributes:
-        agreement: The judge's agreement with the labels; None if no row has both a label and a verdict.
         labelled: For each row with a label and a verdict: (request id, whether the judge calls the answer right, whether the
             label
                 does).
@@ -107,12 +103,11 @@ class JudgedRows(ScoredRows):
         " `vinelm estimate` does.",
     )
 
-    agreement: JudgeAgreement | None
     labelled: list[tuple[str, bool, bool]]
     facts: dict[str, Any]
 
-    @classmethod
-    def of(cls, rows: Sequence[Observation], found: Found, template: Template) -> Self:
+    @staticmethod
+    def of(rows: Sequence[Observation], found: Found, template: Template) -> JudgedRows:
         """Return the rows with their success taken from the judge's verdicts.
 
         Args:
@@ -148,22 +143,15 @@ class JudgedRows(ScoredRows):
             "is_corrected": bool(labelled),
         }
         if not labelled:
-            return cls(taken, None, labelled, facts)
+            return JudgedRows(taken, labelled, facts)
         agreement = JudgeAgreement.of(labelled)
         agreement.require()
-        return cls(taken, agreement, labelled, facts | agreement.to_dict())
+        return CorrectedRows(taken, labelled, facts | agreement.to_dict(), agreement)
 
     @property
     def meta(self) -> dict[str, Any]:
         """The facts about the judge that a trie stores in its dict ``meta``, under the key ``judge``."""
         return {"judge": self.facts}
-
-    @property
-    def errs(self) -> bool:
-        """Whether the judge's error rates are known from labels, so that estimates correct for them; see
-        :attr:`ScoredRows.errs`.
-        """
-        return self.agreement is not None
 
     def require_stop(self, template: Template) -> None:
         """Raise :class:`ConfigError` if the verdicts cannot tell when requests stop; see :meth:`ScoredRows.require_stop`."""
@@ -172,17 +160,30 @@ class JudgedRows(ScoredRows):
     def referred(self, store: ObservationStore) -> None:
         """Return None: judged rows need no comparison with today's answers; see :meth:`ScoredRows.referred`."""
 
+
+@dataclass(frozen=True)
+class CorrectedRows(JudgedRows):
+    """The rows of a store that a judge has scored, some of which have labels, so that the judge's errors are known.
+
+    Attributes:
+        agreement: The judge's agreement with the labels.
+    """
+
+    errs: ClassVar[bool] = True
+
+    agreement: JudgeAgreement
+
     def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
-        """Return the estimate, corrected for the judge's errors if they are known; see :meth:`ScoredRows.corrected`."""
+        """Return the estimate, corrected for the judge's errors; see :meth:`ScoredRows.corrected`."""
         from vinelm.estimator.judged.correction import corrected_trie, failed_share
 
-        return corrected_trie(annotated, self.agreement, failed_share(cells)) if self.agreement else annotated
+        return corrected_trie(annotated, self.agreement, failed_share(cells))
 
     def corrected_report(self, report: ValidationReport) -> ValidationReport:
-        """Return the report, corrected for the judge's errors if they are known; see :meth:`ScoredRows.corrected_report`."""
+        """Return the report, corrected for the judge's errors; see :meth:`ScoredRows.corrected_report`."""
         from vinelm.estimator.judged.correction import corrected_report
 
-        return corrected_report(report, self.agreement) if self.agreement else report
+        return corrected_report(report, self.agreement)
 
 
 _ORACLE = "the oracle stop ends where the answer is right, which a judge does not know: estimate for the workflow's own stop"

@@ -18,7 +18,7 @@ def plans_over(annotated: AnnotatedTrie) -> Plans[Any]:
     """Return an object that makes the plans over a trie: :class:`PathPlans` if each plan ends at one node, else
     :class:`GraphPlans`.
     """
-    return annotated.by_ends(one=PathPlans, several=GraphPlans)
+    return (GraphPlans if annotated.is_contingent else PathPlans)(annotated)
 
 
 def trie_of_verdict(annotated: AnnotatedTrie, found: Verdict) -> AnnotatedTrie:

@@ -223,11 +223,9 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
 
 
 def _require_comparable(before: AnnotatedTrie, after: AnnotatedTrie) -> None:
-    for what, kinds in (
-        ("branches", [each.reading.noun for each in (before, after)]),
-        ("merges histories", [each.reading.metrics for each in (before, after)]),
-    ):
-        if kinds[0] != kinds[1]:
+    one, other = before.reading, after.reading
+    for what, differs in (("branches", one.noun != other.noun), ("merges histories", one.metrics != other.metrics)):
+        if differs:
             raise ConfigError(f"one of the tries {what} and the other does not: compare two of the same workflow")
     mine, theirs = (annotated.meta.get("workflow") for annotated in (before, after))
     if mine is not None and theirs is not None and mine != theirs:
