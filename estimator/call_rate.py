@@ -217,13 +217,13 @@ _Key = tuple[str, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """The part of a prompt that is the same for all requests, so that other requests keep it in the cache.
+    """The part of a prompt that is the same for all requests, so that a request may find it in the cache after another request.
 
     Attributes:
         tokens: the number of tokens in this part.
         tokens_in: the mean number of tokens in the whole prompt.
-        is_chained: whether an earlier stage of the same request also sends these tokens. They are then warm if that stage ran
-            on the same cache. Cache hits after that stage include further tokens, which not all requests have in common.
+        is_chained: whether an earlier stage of the same request also sends these tokens. If that stage ran on the same cache,
+            the tokens are then in the cache.
     """
 
     tokens: int
@@ -233,17 +233,20 @@ class _Common:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """The prompt of one model call of a result, averaged over the result's model calls.
+    """The prompts of one result, averaged over the result's model calls.
 
-    ``calls``: the number of the result's model calls. ``tokens_in``: prompt tokens per model call. ``hit``: the part of them
-    that was read from the cache. ``is_alone``: whether this is the request's first result with this stage and cache. A profile
-    runs a request on several paths; an earlier path leaves the request's text in the cache. A service runs only one path, so it
-    never finds this text there.
-
-    ``met``: who may have left tokens in the cache. It is "first" for a request's first call on the cache, which finds tokens of
-    other requests. It is "same" after a call of the same stage (tokens of the same request), and "chained" after another stage
-    (tokens of either). ``held``: the maximum number of tokens that the request itself has sent, or the exact number if shapes
-    are known. ``static``: the number of tokens that all requests send; None if shapes are unknown.
+    Attributes:
+        key: the stage and the cache.
+        is_alone: whether this is the request's first result with this stage and cache. In a profile, an earlier path of the
+            request may have left the request's text in the cache. A service runs only one path.
+        calls: the number of the result's model calls.
+        tokens_in: prompt tokens per model call.
+        hit: the part of ``tokens_in`` that was read from the cache.
+        met: which earlier calls of this path may have filled the cache: none (``"first"``), one of the same or an unknown stage
+            (``"same"``), or only calls of other stages (``"chained"``).
+        held: the maximum number of tokens that the request itself has sent, or the exact number if the prompt's shapes
+            (hashes of prefixes) are known.
+        static: the number of tokens that all requests send; None if shapes are unknown.
     """
 
     key: _Key

@@ -86,7 +86,7 @@ class ArmRates:
     def of(cls, trie: Trie, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
         """Return the rates by node or edge, given the probabilities ``arm`` and ``arm_success`` by branch, shape (branches,).
 
-        They are scaled so that the sums over a node's branches are P(continues) and P(continues with a right answer).
+        These probabilities are scaled: over a node's branches they add up to P(continues) and P(continues with a right answer).
         """
         goes_on = 1.0 - rates.stop
         arm = _scaled(arms, np.clip(arm, 0.0, 1.0), goes_on)

@@ -143,7 +143,7 @@ class FleetReader:
         return self._snapshots[name][0] if name in self._snapshots else -1
 
     def catalogs(self) -> int:
-        """Return the number of different catalogs among the processes of the last view; 0 if none is published."""
+        """Return how many different catalogs the fleet's processes had published at the last reading; 0 if none."""
         return len({digest for digest in self._neighbours.catalogs().values() if digest})
 
     def close(self) -> None:

@@ -20,9 +20,9 @@ class SessionPriorities(Mapping[int, float]):
     """A mapping from a conversation's number to its priority, stored in arrays. Immutable.
 
     Args:
-        session: numbers of conversations, shape (n,), as in :attr:`FleetView.session`. If a number is repeated, the highest of
-            its priorities counts.
-        priority: the priority of each of these conversations in steps, shape (n,).
+        session: the number that identifies each conversation, as in :attr:`FleetView.session`. If a number is repeated, the
+            highest of its priorities counts.
+        priority: the priority of each of these conversations in steps, same shape.
     """
 
     __slots__ = ("priority", "session")

@@ -61,7 +61,10 @@ class FrontierStore:
                 self._build(node, self._ends_below(node) if wider is None else wider.frontiers[node].ends)
 
     def _ends_below(self, node: int) -> IntArray:
-        """Return the ends below ``node``, best first, without ends that a child's frontier has dropped."""
+        """Return the ends (nodes at which a request may end) below ``node``, best first.
+
+        For a child with a stored frontier, only the child itself and the ends on this frontier are returned.
+        """
         metrics = self._metrics
         parts = [np.empty(0, np.int32)]
         for child in metrics.trie.children(node):

@@ -105,18 +105,21 @@ class PathDecision(Decision):
 
     @cached_property
     def remaining_cost_usd(self) -> float:
-        """The expected cost below ``node`` of a request that runs the whole path, in dollars."""
+        """The expected cost, in dollars, of the calls after ``node`` for a request that runs the plan's whole path."""
         full_cost = self.metrics.mean(Metric.FULL_COST)
         return float(full_cost[self.target] - full_cost[self.node])
 
     @cached_property
     def remaining_latency_s(self) -> float:
-        """The expected latency below ``node`` of a request that runs the whole path under the plan's load, in seconds."""
+        """The expected latency, in seconds, of the calls after ``node`` for a request that runs the plan's whole path.
+
+        It includes the delay by load.
+        """
         return float(self._target_view.remaining_s[1])
 
     @property
     def mean_rest_s(self) -> float:
-        """The expected latency below ``node`` at zero load, in seconds, without any margin."""
+        """The expected latency, in seconds, of the calls after ``node`` at zero load, without a safety margin."""
         seconds = self.metrics.mean(Metric.LATENCY)
         return float(seconds[self.target] - seconds[self.node])
 
@@ -239,7 +242,7 @@ class PathDecision(Decision):
         }
 
     def alternatives(self) -> list[Alternative]:
-        """Return the alternatives, with their models in trie order: to end now, if allowed, and each possible next model."""
+        """Return the possible decisions at ``node``: to end now, if allowed, and each possible next model in trie order."""
         view, trie = self.view, self.metrics.trie
         spans: list[tuple[str | None, int, int]] = [(None, self.node, self.node + 1)]
         spans += [(trie.models[int(trie.model[c])], c, int(trie.end[c])) for c in trie.children(self.node)]
@@ -309,7 +312,7 @@ class PathDecision(Decision):
 
 
 class ChanceDecision(PathDecision):
-    """A plan whose end was chosen with the chance of a late answer (``risk="dp"``)."""
+    """A plan chosen by a stochastic program that takes the probability of a late answer into account (``risk="dp"``)."""
 
     _tie_words = "riskier"
 

@@ -60,7 +60,7 @@ class Belief:
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
         """Return (the names that the trie gives these stages after the outcomes so far, a note for the trace).
 
-        The note is empty unless requests with these outcomes end here or the profile lacks the outcome.
+        The note is empty unless requests with these outcomes end after ``path``, or the profile lacks the outcome.
         """
         return stages, ""
 
@@ -159,7 +159,7 @@ class SeenOutcomes(Belief):
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
         """Return (the names that the trie gives these stages after the outcomes so far, a note for the trace).
 
-        The note is empty unless requests with these outcomes end here or the profile lacks the outcome.
+        The note is empty unless requests with these outcomes end after ``path``, or the profile lacks the outcome.
         """
         found = [self.arm(path, stage) for stage in ([stages] if isinstance(stages, str) else sorted(stages))]
         arms = frozenset(arm for arm, _ in found if arm is not None)

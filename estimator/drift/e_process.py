@@ -96,10 +96,12 @@ class Bets(Protocol):
 
 @dataclass(frozen=True)
 class ShareAbove:
-    """Bets against "the chance of a 1 is at most ``most``", for values 0 and 1, by likelihood ratios of higher chances.
+    """Bets against "the chance of a 1 is at most ``most``", for values 0 and 1.
+
+    Each bet assumes one higher chance, and multiplies its wealth by the likelihood ratio of the two chances.
 
     Args:
-        most: in [0, 1). With 0, any 1 is proof.
+        most: in [0, 1). If it is 0, a single value of 1 refutes the hypothesis.
     """
 
     most: float | FloatArray

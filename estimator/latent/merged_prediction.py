@@ -99,7 +99,10 @@ def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
 
 
 def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
-    """Return P(branch) and P(branch and right answer), given that the branch's node is reached; shape (branches, points)."""
+    """Return P(branch is taken) and P(branch is taken and the answer so far is right), for requests that reach its node.
+
+    Both have the shape (branches, points). A point is a grid point of the request's difficulty.
+    """
     shares, source = fit.shares(arms), arms.source
     on_right, on_wrong = probabilities.on_right, probabilities.on_wrong
     on_right[0], on_wrong[0] = 0.0, 1.0  # the root is not an invocation: nothing was fitted there, and no request ends there

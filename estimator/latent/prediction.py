@@ -51,12 +51,11 @@ class PredictedRates:
 
 
 def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
-    """Propagate every request down all paths and branches, and return the expected rates of every node.
+    """Return the expected rates of every node, by following all requests down the paths and branches of the trie.
 
-    A request observed at a node certainly reaches it. It counts there as one request, divided over the grid points by its
-    posterior P(grid point | all its results). If it continues, it counts on the branch that it took or, if this is unknown, on
-    the predicted branches. All other requests are propagated as a single mass per grid point, so the work is nodes x points,
-    whatever the number of requests.
+    A request with a result at a node reaches it. There it is divided over the grid points of the difficulty by P(grid point |
+    all its results). If it continues, it counts on the branch that it took or, if this is unknown, on the predicted branches.
+    Other requests reach a node with the predicted probabilities.
     """
     trie, probabilities = cells.trie, fit.probabilities
     arms = arms_of(trie)

@@ -149,7 +149,11 @@ def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTri
 
 
 def _steps(fit: LatentFit, predicted: PredictedRates) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the derivatives of log P(branch into each node) by its parent's logits of right, stop if right, stop if wrong."""
+    """Return how log P(branch into each node) changes with three logits of the node's parent.
+
+    They are the logits of P(right answer), P(stop if right) and P(stop if wrong). Each result is an array of derivatives,
+    shape (nodes,).
+    """
     up = predicted.arms.source
     share = predicted.unseen[up] / np.maximum(predicted.reaching[up], TINY)[:, None]
     found = fit.probabilities
@@ -248,7 +252,10 @@ class Gradients(NamedTuple):
 
 
 def gradients(trie: Trie, question: MovedRates, predicted: PredictedRates) -> Iterator[Gradients]:
-    """Yield the derivatives by a question's coefficients, for one subtree of the root at a time to limit memory."""
+    """Yield the derivatives of the nodes' probabilities by the coefficients of a question's regression; see :class:`Gradients`.
+
+    There is one item for each subtree of the root, to limit memory.
+    """
     basis = np.asarray(np.linalg.cholesky(question.regression.covariance), dtype=np.float64)
     features = question.regression.features
     n_effects = features.design.shape[1]

@@ -26,9 +26,10 @@ WithSources = tuple[str, Bindings, tuple[str, ...]]
 
 
 def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...]:
-    """Return triples: a tool, its bindings, and the names of the sources that the bindings read.
+    """Return, for each set of bindings, (its tool, the bindings, the names of the sources that the bindings read).
 
-    Constants have no source. For the names see :attr:`Binding.reads`.
+    A binding gives the source of one argument of a predicted call. Constants have no source. For the names see
+    :attr:`Binding.reads`.
     """
     return tuple((tool, of, tuple({one.reads: None for _, one in of if one.kind != "constant"})) for tool, of in sets)
 
@@ -54,7 +55,13 @@ class Yielded(NamedTuple):
 
 @dataclass(slots=True)
 class Possible:
-    """A possible call: its tool and arguments, whether it was executed before the last write, and the sets that yield it."""
+    """A tool call that may come next.
+
+    Attributes:
+        tool, arguments: the call.
+        is_again: whether an equal call was executed before the last write.
+        yielded: the sets of bindings (sources of arguments) that give this call, with its rank among the calls of each set.
+    """
 
     tool: str
     arguments: dict[str, Any]

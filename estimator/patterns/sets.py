@@ -79,10 +79,10 @@ class _Yield:
 
 
 def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bindings]]:
-    """Return at most :data:`MOST_SETS` sets that together yield the recorded calls, most useful first.
+    """Return at most :data:`MOST_SETS` sets of bindings that together yield the recorded calls, most useful first.
 
-    They are chosen greedily, by the number of recorded calls that no earlier set yields. Of equally good sets, the one that
-    yields the fewest calls is chosen.
+    A set gives the source of each argument of one tool. Sets are chosen greedily, by the number of recorded calls that no
+    earlier set yields. Of equally good sets, the one that yields the fewest calls is chosen.
     """
     chosen: list[tuple[str, Bindings]] = []
     covered: set[int] = set()

@@ -309,8 +309,8 @@ class Labelings:
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
     """Return the possible assignments of types to a request's classes of agreeing wrong answers, each as one type per class.
 
-    Only the first four classes are distinguished; all others are of type U. If this leaves no assignment, all classes are of
-    type U.
+    Only the first four classes are distinguished; all others are of type U (wrong in a unique way). If this leaves no
+    assignment, all classes are of type U.
 
     Args:
         shared: for each class, whether several models gave the answer.
@@ -438,10 +438,10 @@ class _Fit:
 
 
 def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit: _Fit) -> AnswerFit:
-    """Return the model with costs by context, and sizes of requests by latent pair (harder requests are often larger).
+    """Return the model with the mean cost of each context, and the mean size of requests with each pair of latent traits.
 
-    A result's size is its cost divided by the mean cost of its context. The mean of a context with few results is shrunk
-    towards its model's mean. ``weights`` has the weight of each request; ``fit`` gives the requests' latent pairs.
+    The size of a result is its cost divided by the mean cost of its context. The mean of a context with few results is shrunk
+    towards its model's mean. ``weights`` has the weight of each request; ``fit`` gives the requests' latent traits.
     """
     weight = table.weight * weights[table.request]
     weight = weight * np.array([context.model != SKIP for context in table.contexts])[table.context]  # skipping costs nothing
@@ -507,9 +507,9 @@ def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) ->
 
 
 def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: FloatArray, offset: FloatArray) -> FloatArray:
-    """Return the effects after one Newton step of a logistic regression with normal priors.
+    """Return the effects (the coefficients of the features) after one Newton step of a logistic regression with normal priors.
 
-    ``yes`` and ``asked`` are the numbers of yes answers and of answers, shape (contexts, points). ``offset`` is the part of
+    ``yes`` and ``asked`` are the numbers of yes answers and of all answers, shape (contexts, points). ``offset`` is the part of
     each point's logit that does not depend on the effects.
     """
     x = features.matrix
@@ -577,10 +577,10 @@ def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: t
 
 
 def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
-    """Return P(label | context, right / none / wrong), shape (contexts, 3, labels).
+    """Return P(label | context, right / none / wrong): the probability of each label of a right, missing or wrong answer.
 
-    It is estimated by model and shrunk towards contexts with the same next stages. After the same signal, all models of a stage
-    without an answer have the same rates.
+    The shape is (contexts, 3, labels). The rates are estimated for each model, and shrunk towards those of all contexts with
+    the same possible next stages.
     """
     counts = np.zeros((len(table.contexts), 3, len(table.labels)))
     weight = table.evidence * weights[table.request]

@@ -214,9 +214,9 @@ def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[
 
 
 def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, set[tuple[str, ...]]]:
-    """Return what the results of each stage without an answer have shown to later calls, keyed by the stage's name.
+    """Return what results showed to later calls, for each stage that gives no answer, keyed by the stage's name.
 
-    The values are those of :attr:`Context.after`.
+    Each value is a set of descriptions in the form of :attr:`Context.after`.
     """
     found: dict[str, set[tuple[str, ...]]] = {stage: set() for stage in course.silent}
     for row in rows:

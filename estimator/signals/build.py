@@ -225,7 +225,7 @@ class _Builder:
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
     def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set the reach, cost and accuracy of each node of level ``d`` (from 0).
+        """Set the estimates of each node of level ``d`` (from 0), such as its probability, cost and accuracy.
 
         They are computed from the histories that end with the node's call.
         """
@@ -274,7 +274,10 @@ class _Builder:
         return Outcomes(self.labels, stages, goes_on, cost_spread=nodes.cost_spread[layout.order], **arrays)
 
     def _arms(self) -> tuple[list[tuple[int, int, int]], list[Ints]]:
-        """Return the distinct branches, and for each level the number of each history's branch; see :class:`_Layout`."""
+        """Return the distinct branches, and for each level the number of the branch on which each history continues.
+
+        See :class:`_Layout`.
+        """
         arms: dict[tuple[int, int, int], int] = {}
         of_levels = []
         for level in self.levels:

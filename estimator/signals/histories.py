@@ -280,10 +280,10 @@ class _Growing:
         return _Vectors.of(model, found, is_final=is_final), of
 
     def _level(self, part: _Part, first: Ints, after: Ints, *, is_final: bool) -> HistoryLevel:
-        """Return the histories of the rows ``part``, with their probabilities.
+        """Return the histories (calls and outcomes so far) that the rows ``part`` stand for, with their probabilities.
 
         Args:
-            part: the rows.
+            part: the rows, each a history with one assignment of types to its answers.
             first: the index of one row of each history, shape (histories,).
             after: the position in the course that follows each previous history.
             is_final: whether this is the last level.
@@ -370,8 +370,8 @@ class _Contexts(NamedTuple):
         again: the index of a model's context if the model has answered before, by model name. A model whose context has no
             results is missing in ``first`` or ``again``.
         answers: whether the stage writes an answer.
-        copies: for each label of an earlier answer, the label of an equal answer of this stage; None if different stages may
-            follow here.
+        copies: for each label of an earlier answer, the label that an equal answer of this stage gets; None if an earlier label
+            may name a next stage that cannot follow this stage.
         keeps: for each model (by index) that judges the answer or stands for a skipped stage, its number as a judge.
     """
 
@@ -407,9 +407,9 @@ def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
 
 
 def _of_points(model: Predictive, factor: int) -> FloatArray:
-    """Return the values by which the factor with this code multiplies a vector, shape (points,).
+    """Return the numbers, one for each grid point, that the factor code ``factor`` stands for; shape (points,).
 
-    For the code see ``factor`` in :class:`_Part`.
+    A vector of probabilities is multiplied by these numbers; see ``factor`` in :class:`_Part`.
     """
     context, which = divmod(factor, _n_factors(model))
     if which == _REPEATS:
@@ -423,9 +423,10 @@ def _of_points(model: Predictive, factor: int) -> FloatArray:
 
 
 def _numbered(code: Ints) -> tuple[Ints, Ints]:
-    """Number the distinct codes in ascending order.
+    """Number the distinct codes in ascending order, and return two arrays.
 
-    Return the position of one element with each distinct code, and the number of every element's code.
+    The first has, for each distinct code, the position of one element with this code. The second has the number of each
+    element's code.
 
     Equivalent to ``np.unique`` for codes >= 0, but without sorting if the largest code is not much larger than their count.
     """
@@ -558,7 +559,7 @@ class _Parts:
         parts: the list to which :meth:`add` appends the new rows, in groups of rows that were created in the same way.
         rows: the rows before the call.
         model: the index of the called model.
-        factors: the first factor code of the call's context, to which :meth:`add` adds a factor's number; see :class:`_Part`.
+        factors: the code of the first factor of the call's context. :meth:`add` gets a factor's number, counted from this one.
     """
 
     parts: list[_Part]

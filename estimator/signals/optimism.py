@@ -110,13 +110,12 @@ class FitMasses:
 
 
 def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
-    """Return how much too high the accuracy of a chosen plan is predicted, as a function of the plan's cost.
+    """Return by how much the predicted accuracy of a chosen plan is too high, as a curve over the plan's cost.
 
     None if there is only one fit.
 
-    Each fit chooses a plan, and the other fits predict the plan's accuracy and cost. The optimism is never below 0. It is
-    doubled, because :class:`SelectionOptimism` states the optimism of a choice on half of the requests. The advantage over a
-    single model is not measured.
+    Each fit chooses a plan, and the other fits predict the plan's accuracy and cost. The curve is for a choice on half of the
+    requests, and never below 0. The advantage over a single model is not measured.
     """
     n_fits = levels[0].cost_usd.shape[1]
     if n_fits < 2:

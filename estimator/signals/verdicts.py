@@ -72,7 +72,7 @@ class Verdicts:
 
     @cached_property
     def signals(self) -> list[str | None]:
-        """The signals that judges have given; None for skipped stages."""
+        """The different signals that judges have given, sorted; one of them is None if a stage was skipped."""
         return sorted({self.labels[label].signal for label in self.label[self.judge >= 0].tolist()}, key=str)
 
     @cached_property
@@ -185,10 +185,10 @@ class Verdicts:
         return np.asarray(logit - np.logaddexp.reduce(logit, axis=2, keepdims=True))
 
     def stepped(self, effects: FloatArray, counts: FloatArray, easy: FloatArray) -> FloatArray:
-        """Return the effects after one Newton step.
+        """Return the effects (the coefficients of the regression) after one Newton step.
 
-        ``counts`` are the expected numbers of results, shape (judges, kinds, signals, points); ``easy`` is the easiness of each
-        point.
+        ``counts`` are the expected numbers of results, shape (judges, kinds of answers, signals, points). ``easy`` is the
+        easiness at each grid point.
         """
         if not self.judges:
             return effects

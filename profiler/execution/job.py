@@ -209,7 +209,7 @@ class LoadedWorkflow(Protocol):
 
     @property
     def catalog(self) -> Catalog:
-        """The models."""
+        """The catalog of the models that the workflow may run."""
 
     @property
     def backends(self) -> Mapping[str, Backend]:

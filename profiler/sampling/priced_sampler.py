@@ -215,7 +215,7 @@ class OpenCells:
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
     def open_below(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models with which a request can continue from the call ``prefix`` towards an open call.
+        """Return the models with which a request can continue from the call ``prefix`` to a call that is still to be made.
 
         The call ``prefix`` has a result.
         """
@@ -246,7 +246,7 @@ class OpenCells:
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
     def of_today(self, request: str) -> Iterator[Cell]:
-        """Yield the request's calls, made by the current setup's models, after which an open call can follow.
+        """Yield the request's calls, made by the current setup's models, after which a call is still to be made.
 
         Each call is given as (request id, models up to the call). All these models must be those of the current setup.
         """
@@ -336,7 +336,10 @@ class RoundPaths:
         rng.shuffle(self._to_continue)
 
     def next(self) -> RequestPath | None:
-        """Return the next path, and mark its first open call as taken; None if no call that a request reaches is open."""
+        """Return the next path, and reserve its first call without a result.
+
+        None if every call that a request reaches has a result or is reserved.
+        """
         weights = {}
         for name in self._first:
             share = 1.0 if self._unanswered(name) is not None else self._cells.n_going_on[name] / len(self._order)

@@ -59,8 +59,9 @@ class Admission:
         self.decided.clear()
 
     def refuse_all(self) -> None:
-        """Refuse all requests for a higher reservation that are not answered yet, even decided ones, because the run is
-        abandoned.
+        """Refuse all requests for a higher reservation, because the run is abandoned.
+
+        This includes requests whose answer is decided but not sent yet.
         """
         for request in (*self.waiting, *(one for one, _ in self.decided)):
             request.answer(False)
@@ -188,7 +189,7 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Add the path's stored but uncommitted results to the calls that may still end the run, with their real costs.
+        """Record that the path's stored but uncommitted results, with their real costs, may still end the run.
 
         A result is committed when it is counted, in the order of the paths. The run's limits are checked only then.
         """
@@ -320,8 +321,8 @@ class CoverageUpperBound:
             visits: the possible (stage, model) pairs of the call.
             upper_usd: its maximum cost in dollars.
             is_open: True if the results so far prove that the request reaches the call.
-            is_continued: True if the results so far prove that the request ends before the call; the call then counts
-                separately.
+            is_continued: True if the results so far prove that the request ends before the call; the cost of such calls is
+                summed separately.
         """
         if is_continued:
             self._continued_usd += upper_usd

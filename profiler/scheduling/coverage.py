@@ -183,10 +183,10 @@ class CellCounts:
         return np.asarray((self.paid + _COST_PRIOR * mean[..., None, :]) / (counts + _COST_PRIOR))
 
     def rates(self) -> FloatArray:
-        """Return the probability that a request continues to each stage after each kind of call; shape (depth, slots, stages).
+        """Return the probability that a request continues to each stage after a call; shape (depth, slots, stages).
 
-        Rates are shrunk towards the stage's rates at that depth, over all models. Those are shrunk towards the overall rate of
-        continuing, spread evenly over the possible stages.
+        A slot is a stage and a model. Rates are shrunk towards the stage's rates at that depth, over all models. Those are
+        shrunk towards the overall rate of continuing, spread evenly over the possible stages.
         """
         kinds, counts = self.kinds, self.counts
         went_on = self.outcomes[..., _WENT_ON:]

@@ -150,8 +150,7 @@ class FirstRows:
 
     Args:
         template: a template bound to the catalog's models.
-        after: the number of results that must fail in the same way; None disables the check. A stage that fails half of the
-            time begins with eight failures in only 1 of 256 runs.
+        after: the number of results that must fail in the same way; None disables the check.
     """
 
     def __init__(self, template: Template, after: int | None = BROKEN_AFTER) -> None:

@@ -321,7 +321,7 @@ class Interrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Delay the exception of a second signal until the end of the block."""
+        """Inside the block, a second signal raises nothing; ``KeyboardInterrupt`` is raised at the end of the block instead."""
         self._is_deferred = True
         try:
             yield

@@ -153,7 +153,7 @@ class Look(NamedTuple):
         return self.usd if 0.0 < self.usd < math.inf else None
 
     def is_due(self, coverage: Coverage) -> bool:
-        """Return whether the committed results end the step."""
+        """Return whether the profile's step ends, given the coverage of the committed results so far."""
         if coverage.counts.sum() < self.least_rows:
             return False
         return coverage.fraction >= self.coverage or coverage.spent_usd >= self.usd
@@ -232,7 +232,7 @@ class ProfileSettings:
 
     @property
     def limits(self) -> ProfileLimits:
-        """The limits of this run."""
+        """The limits of this run on coverage, dollars and calls."""
         return ProfileLimits(coverage=self.coverage, budget_usd=self.budget_usd, budget_calls=self.budget_calls)
 
     @property

@@ -126,7 +126,7 @@ class StoreWriter(Generic[Item, Kept]):
                 self._thread = started(self._run, "vinelm-evidence")
 
     def put(self, item: Item) -> None:
-        """Queue an item."""
+        """Add an item to the queue of items to write. If the queue is full, drop the oldest item."""
         self.start()
         with self._ready:
             if len(self._waiting) >= self._bound:

@@ -221,10 +221,10 @@ class Steering:
             self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
 
     def _within(self, usd: float | None, seconds: float | None, block: int, ratio: float) -> tuple[Share, ...]:
-        """Return the plans of a block with their shares of its requests.
+        """Return the plans for a block (consecutive requests), each with its share of the block's requests.
 
-        Under both limits, near the end of the budget, part of the money may be kept free. Otherwise workers would wait, because
-        each call reserves more than it costs.
+        Under both limits, near the end of the budget, part of the money may be kept free, so that workers need not wait for
+        reservations.
 
         Args:
             usd: The limit on the block's mean cost in dollars; None for no limit.

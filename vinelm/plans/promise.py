@@ -31,17 +31,16 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionOptimism:
-    """The optimism as a curve over a plan's cost: how much too high the predicted accuracy is if the plan was chosen on
-    half of the requests.
+    """By how much the predicted accuracy of a plan is too high, as a curve over the plan's cost.
 
-    Whatever the objective, a plan on the frontier of accuracy over cost is the most accurate of all paths that cost no
-    more. So one curve over the cost serves every objective.
+    It holds for plans that were chosen on half of the requests.
 
     Args:
-        cost_usd: Expected dollars per request of the plan, ascending.
-        accuracy: Predicted minus tested accuracy of the most accurate path that costs no more; a fraction >= 0.
-        advantage: Predicted minus tested advantage of that path over the most accurate single-model path that costs no
-            more; a fraction >= 0. Empty if it was not measured.
+        cost_usd: The costs of the curve's points: expected dollars per request, ascending.
+        accuracy: At each cost, predicted minus tested accuracy of the most accurate path that costs no more; a fraction
+            >= 0.
+        advantage: At each cost, predicted minus tested advantage of that path over the most accurate single-model path
+            that costs no more; a fraction >= 0. Empty if it was not measured.
     """
 
     cost_usd: tuple[float, ...]

@@ -331,7 +331,7 @@ class Race:
                 yield Question(name, request, 1.0 / JUDGE_SHARE if used else 1.0)
 
     def _advance(self, entrant: _Entrant) -> None:
-        """Update the candidate's test with the next requests (or clusters) in order, as far as they are complete."""
+        """Add requests (or clusters) to the candidate's test in order, until one still lacks an answer or a label."""
         wealth = entrant.wealth
         # In the order of the units, which was fixed beforehand: an incomplete unit holds up those after it. If easy units could
         # go first, the order would depend on the answers, and the guarantee would be lost.

@@ -45,8 +45,8 @@ class Wealth:
         margins: Losses that are tested, shape (margins,), as fractions.
         differing: The prior estimate of the share of requests with differing answers. If it is wrong, more labels are
             needed, but the guarantee holds.
-        lowest: The largest possible loss of one unit: 1, or 1 / share if people are asked about only that share of
-            equal answers.
+        lowest: The largest possible loss of one unit: 1, or 1 / share if each equal answer that people compare stands for
+            1 / share equal answers.
         heaviest: The largest weight that a unit can have. The usual weight is assumed to be 1.
         audit: The share of equal answers that people are asked to compare; used for the expected number of labels.
         judged: Whether a judge model compares answers.
@@ -84,14 +84,18 @@ class Wealth:
 
     @property
     def uses_judge(self) -> bool:
-        """Whether the judge is good enough to save labels now: people are then asked about a differing request only
-        with probability :data:`JUDGE_SHARE`.
+        """Whether the judge is good enough to save labels now.
+
+        If it is, people are asked about a request with differing answers only with probability :data:`JUDGE_SHARE`.
         """
         return len(self._stakes) > 1 and self.judge_r2 >= JUDGE_R2
 
     @property
     def diff(self) -> float:
-        """The weighted mean, over all units so far, of the plan's score minus today's; NaN before the first unit."""
+        """The weighted mean, over the units (requests or clusters) so far, of the plan's score minus the current setup's.
+
+        NaN before the first unit.
+        """
         return self._scored / self._weight if self._weight else math.nan
 
     def guess(self, verdict: float) -> float:
@@ -105,9 +109,9 @@ class Wealth:
         compared.
 
         Args:
-            score: The unit's mean score minus today's; 0 if nothing differs.
+            score: The mean, over the unit, of the plan's score minus the current setup's; 0 if nothing differs.
             weight: The unit's weight.
-            differs: Whether the plan's answer to any of its requests differs from today's.
+            differs: Whether the plan's answer to any of its requests differs from the current setup's.
             told: Number of labels that people gave for the unit.
         """
         self._settle(score, weight, told)
@@ -132,8 +136,8 @@ class Wealth:
         A judge has compared the differing answers of this unit.
 
         Args:
-            judged: One (verdict, score, part) for each such request: the judge's verdict, the score minus today's (None
-                if people were not asked), and the request's share of the unit's weight.
+            judged: One (verdict, score, part) for each such request: the judge's verdict; the plan's score minus the current
+                setup's, None if people were not asked; and the request's share of the unit's weight.
             weight: The unit's weight.
             rest: The part of the unit's mean score that comes from its other requests.
             told: Number of labels that people gave for these other requests.

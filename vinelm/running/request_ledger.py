@@ -61,7 +61,7 @@ class RequestLedger:
 
     @property
     def reserved_usd(self) -> float:
-        """The sum of the maximum costs, in dollars, of the calls that requests in progress need.
+        """The maximum cost, in dollars, of all calls so far in the requests that are in progress.
 
         Money reserved in advance for requests that have not begun is not included.
         """

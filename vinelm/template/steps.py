@@ -227,8 +227,7 @@ def longer(steps: Sequence[Step], factor: int) -> tuple[Step, ...]:
 def remembering(steps: Sequence[Step], memory: int, *, instead_of: int | None = None) -> tuple[Step, ...]:
     """Return a copy of the steps in which some loops remember only their last ``memory`` choices of a model.
 
-    These are the loops whose ``memory`` is ``instead_of`` and whose order counts. If ``instead_of`` is None, they are the loops
-    that set neither ``memory`` nor ``order``.
+    These are the loops whose ``memory`` is ``instead_of``, except loops with ``order="ignored"``.
     """
     changed: list[Step] = []
     for step in steps:

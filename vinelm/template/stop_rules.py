@@ -55,8 +55,7 @@ class WorkflowStop:
         return False
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return a pair (for right answers, for wrong answers): whether the probability that such an answer ends a request
-        has to be estimated.
+        """Return whether P(a right answer ends the request) and P(a wrong answer ends it) have to be estimated.
 
         Both are True under this rule. Under the oracle rule, a right answer always ends a request.
 
@@ -103,11 +102,10 @@ class OracleStop(WorkflowStop):
         return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return (False, ``has_failures``), a pair (for right answers, for wrong answers): whether the probability that such
-        an answer ends a request has to be estimated.
+        """Return whether P(a right answer ends the request) and P(a wrong answer ends it) have to be estimated.
 
         A right answer always ends the request, so there is nothing to estimate. A wrong answer ends the request only if the
-        invocation failed. How often this happens is estimated if some recorded invocation failed.
+        invocation failed. How often this happens is estimated if ``has_failures``: some recorded invocation failed.
         """
         return False, has_failures
 

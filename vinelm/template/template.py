@@ -671,7 +671,7 @@ class Chain(Branching):
         return rows
 
     def slots(self, depth: _Slots, slot: _Slots) -> _Slots:
-        """Return ``depth``: in a linear template, a fixed plan has one model (a slot) for each invocation.
+        """Return ``depth``, the number of earlier invocations. In a linear template, a fixed plan has a model for each.
 
         See :meth:`Branching.slots`.
         """

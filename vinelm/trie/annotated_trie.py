@@ -387,9 +387,7 @@ class AnnotatedTrie:
 
     @cached_property
     def path_most_usd(self) -> FloatArray:
-        """For each node, the sum of :attr:`most_usd` over its path, which is high enough even if all calls of a
-        request are expensive.
-        """
+        """For each node, the sum of :attr:`most_usd` (a high estimate of a call's dollars) over the node's path."""
         return _read_only(self.trie.accumulate(self.most_usd))
 
     @cached_property

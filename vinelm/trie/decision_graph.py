@@ -320,7 +320,7 @@ class DecisionGraph:
         return self._shapes[self.level_of(span.nodes[0])][0]
 
     def level_of(self, position: int) -> int:
-        """Return the level of a position."""
+        """Return the index, counted from 0, of the level that contains a position."""
         return bisect_right(self.levels, position) - 1
 
     @cached_property

@@ -192,12 +192,12 @@ class _Segments:
         return cls(owner, tuple(memory), column, max(widths))
 
     def extended(self, window: Ints, loop: int, choice: Ints) -> Ints:
-        """Return what is remembered of several histories after each of them has made one more choice in the same loop.
+        """Return what the trie remembers of several histories after one more choice (stage and model) in the same loop.
 
         Args:
-            window: The remembered choices or their counts, shape (histories, width).
+            window: What the trie remembered before, shape (histories, width).
             loop: The index of the loop.
-            choice: The new choice of each history.
+            choice: The new choice of each history, as its number.
         """
         memory = self.memory[loop]
         window = window.copy()

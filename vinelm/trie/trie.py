@@ -106,7 +106,7 @@ class Trie:
         return type(self)(stages=self.stages, models=self.models, **arrays)
 
     def __len__(self) -> int:
-        """Return the number of array entries, the root included."""
+        """Return the number of nodes, the root included."""
         return len(self.parent)
 
     @property

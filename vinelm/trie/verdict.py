@@ -287,7 +287,7 @@ class Verdict:
     def at(self, max_loss: float) -> Self:
         """Return the verdict for another allowed loss of accuracy (``max_loss``), from the same intervals.
 
-        For another loss, the result does not say what further labels could prove, because only the store's results show that.
+        If the loss changes, the new verdict does not say what further labels could prove: this is known only for the old loss.
         """
         by_today = self.by_today
         if by_today is not None and max_loss != self.max_loss:
@@ -499,8 +499,8 @@ class Verdict:
 
     @property
     def _unproven_models(self) -> list[ComparedPlan]:
-        """The plans that run one model at every stage and are predicted to lose less than allowed, but lack the results to
-        prove it.
+        """The plans that run one model at every stage and are predicted to lose less accuracy than allowed, but lack the
+        results to prove it.
         """
         alone = [plan for plan in self.plans if not plan.is_identified and len({model for _, model in plan.code}) == 1]
         return [plan for plan in alone if plan.gain > -self.max_loss]
@@ -736,10 +736,8 @@ def _cut(words: str, room: int) -> str:
 def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True) -> str:
     """Return a sentence that says how small a loss of accuracy could be excluded with ``requests`` requests.
 
-    It is for readers who have not paid for any result yet. ``labelled`` says whether all of these requests have labels, and
-    only changes the words. If no answer differs on n requests, a loss of 1 - 0.05^(1/n) remains possible. A plan that changes a
-    quarter of the answers, equally for better and worse, has a standard error of 0.5 / sqrt(n). The interval for the best of a
-    few plans ends 2.2 standard errors from the estimate.
+    It covers two cases: that no answer differs, and that a plan changes a quarter of the answers, equally for better and worse.
+    ``labelled`` says whether all of these requests have labels, and only changes the words.
     """
     if requests < 1:
         return f"No {'labelled ' if labelled else ''}request: nothing can be proven."

@@ -23,7 +23,10 @@ class Router:
     ease = 1.6
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return how difficult the request is, by skill, each in [0, 1]; empty unless the ticket's opening is misleading."""
+        """Return the skills that routing the request demands, each with its difficulty in [0, 1].
+
+        Empty unless the opening of the ticket is misleading.
+        """
         return {"filters": 1.0, "nesting": 1.0} if request.data["misleading"] else {}
 
     def right(self, request: Request, rng: random.Random) -> str:

@@ -235,10 +235,10 @@ class LeftGrid:
         return values
 
     def at(self, values: FloatArray, left: Sequence[FloatArray]) -> FloatArray:
-        """Return values at amounts between the grid's points, by linear interpolation; shape (columns,).
+        """Return the values at given amounts left (seconds, dollars), interpolated between grid points; shape (columns,).
 
         Args:
-            values: Values at the grid's points, shape (*grid, columns); a column is for example an edge.
+            values: The values at the grid's points, shape (*grid, columns). There is a column for each edge, for example.
             left: For each cap, an array of shape (columns,) with the amount left at which each column is evaluated.
         """
         values = np.moveaxis(values, -1, 0)

@@ -278,9 +278,9 @@ class GridProblems(Problems):
         )  # fmt: skip
 
     def _paying(self, objective: Objective, limits: Mapping[str, GridCap]) -> DecisionGraph:
-        """Return the decision graph with the cost of each edge's call in ``cost_usd``, in dollars.
+        """Return the decision graph in which ``cost_usd`` is the cost of each edge's call in dollars.
 
-        In a subclass, the costs are seconds if the objective minimizes latency.
+        A subclass puts seconds there instead if the objective minimizes latency.
         """
         return self.graph
 

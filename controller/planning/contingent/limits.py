@@ -157,7 +157,7 @@ class Admissible:
     barred: Collection[str] = ()
 
     def admitted(self, spans: Sequence[Span]) -> tuple[list[Span], list[BoolArray | None]]:
-        """Return the levels after the start that a plan can reach, and for each level a mask of its allowed edges.
+        """Return the levels that a plan can reach from the request's position, and for each level a mask of its allowed edges.
 
         A level is the reachable positions at one depth, with their edges. A mask is None if all edges of the level are allowed.
 

@@ -61,7 +61,7 @@ class Population:
         curve: The problem's hull; shared by objectives that differ only in their bounds on averages.
         fixed: The fixed plans of the problem.
         uncapped: The hull of the problem without its caps; None unless the problem has caps and merged nodes. Plans on this
-            hull that meet the caps are exact.
+            hull that meet the caps may be chosen, too.
         errors: A cache of the plans' standard errors, shared like the hull. It maps the ``id`` of an object (a corner or
             ``fixed``) to the object itself and its standard error or errors.
     """

@@ -112,7 +112,7 @@ class Problem:
         return all(cap.holds(plan) for cap in self.caps.values())
 
     def uncapped(self) -> Problem | None:
-        """Return None, because plans under caps are exact here. A subclass returns the problem without caps."""
+        """Return None. A subclass returns this problem without its caps."""
         return None
 
     # -- the best plan -------------------------------------------------------------------------------------------

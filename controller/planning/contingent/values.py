@@ -294,7 +294,7 @@ class Induction:
 def over_times(after: Worth, left: LeftGrid, edges: Integers | slice) -> Worth:
     """Return the value of following each edge, averaged over the random time of the edge's call.
 
-    It is returned unchanged if times are not random.
+    If times are not random, return ``after`` unchanged.
     """
     if left.chance_axis is None:
         return after

@@ -486,8 +486,8 @@ class _Account:
         self._raise_call()
 
     def _hold(self, piece: Piece) -> None:
-        """Store a part of the answer, unless only the caller of the stream needs it. Called before the time limit is
-        checked, so that a complete answer is used even if it is late.
+        """Store a part of the answer if the whole answer is needed later. Called before the time limit is checked, so that a
+        complete answer is used even if it is late.
         """
         if self._keeps:
             self._held.append(piece)

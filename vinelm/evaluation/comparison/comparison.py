@@ -103,7 +103,10 @@ class Comparison:
 
     @classmethod
     def of(cls, evidence: StoreEvidence, **settings: Any) -> Comparison:
-        """Return the comparison of a store's plans; ``settings`` gives the arguments that the store does not determine."""
+        """Return an object that compares the plans of a store.
+
+        ``settings`` are the other arguments of the class. They take precedence over values from the store.
+        """
         known = {
             "requests": evidence.requests,
             "rows": evidence.rows,
@@ -537,8 +540,10 @@ class _Candidate:
 
     @property
     def stability(self) -> tuple[int, float]:
-        """A sort key that is larger for a more stable plan: (the number of parts with the plan that is chosen on all
-        rows, the negated predicted cost).
+        """A sort key that is larger for a more stable plan.
+
+        It is (the number of parts of the requests for which the same plan was chosen as on all rows, the negated predicted
+        cost).
         """
         return sum(words == self.chosen.words for words in self.words), -self.promised_usd
 

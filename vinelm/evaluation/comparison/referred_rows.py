@@ -55,7 +55,7 @@ class ReferredAnswer:
 
     @property
     def hides(self) -> bool:
-        """Whether this is an answer other than today's that counts as equal to today's but may have another score."""
+        """Whether this is not the current setup's answer but counts as equal to it, although its score may differ."""
         return self.may_hide and self.is_same and not self.is_today
 
 

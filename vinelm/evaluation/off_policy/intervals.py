@@ -88,16 +88,12 @@ def estimate_mean(
 ) -> OffPolicyEstimate:
     """Return the mean of a policy's scores, or of its paired differences from a reference, with a confidence interval.
 
-    Each part of the requests has a separate policy, so scores are centred within each part. Requests that were not
-    drawn may vary more than the drawn requests. So the larger of two allowances is added to the sum of squared
-    residuals. The first is one additional request, as in Agresti and Min (2005) for paired shares: scores that were
-    always equal may still vary. The second is two more requests like those that vary most: a few large weights are
-    easily missed.
+    Each part of the requests has a separate policy, so scores are centred within each part. Requests that were not drawn
+    may vary more than the drawn requests. For this, an allowance is added to the sum of squared residuals. It is the larger
+    of two: one more request that changes by ``bound``, or two more requests like those that vary most.
 
-    The additional request weighs as much as a request of the part with the fewest requests that followed the policies.
-    In a mean over a sweep of limits, it counts only for the limits under which the two policies differ. The interval
-    uses Student's quantile; its degrees of freedom are the number of requests that vary, estimated from the scores'
-    fourth moment.
+    The interval uses Student's quantile. Its degrees of freedom are the number of requests that vary, estimated from the
+    scores' fourth moment.
 
     Args:
         halves: One item for each part of the requests.
@@ -105,7 +101,7 @@ def estimate_mean(
             :meth:`Scores.utility`).
         level: Confidence level in (0, 1).
         bound: The most that one request can change the sum in either direction, 1 for ``accuracy``. None means that no
-            maximum is known, and nothing is added to the squares or the interval.
+            maximum is known; the interval then has no allowance.
     """
     found = moments(halves, target, bound)
     if found is None:

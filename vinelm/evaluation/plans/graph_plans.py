@@ -207,8 +207,8 @@ class GraphPlans(Plans[StagePlan]):
         """Return the ends of the frontiers of accuracy over cost and of accuracy over latency; see
         :meth:`Plans.frontier_range`.
 
-        The range begins where VineLM and the single models all have a plan: at the cheapest (fastest) single model if
-        this costs more (takes longer) than VineLM's cheapest (fastest) plan.
+        The range of costs begins at VineLM's cheapest plan or at the cheapest single model, whichever costs more. The range
+        of latencies begins likewise at the slower of the two fastest plans.
         """
         best, cheapest = self.decision(Objective(maximize="accuracy")), self.decision(Objective(minimize="cost"))
         fastest = self.decision(Objective(minimize="latency")).path_latency_s if self.annotated.knows_latency else 0.0

@@ -193,7 +193,7 @@ class Plans(ABC, Generic[Fixed]):
     def steps(plan: Any, locate: Locate) -> StepPolicy:
         """Return the policy that makes the calls of a plan or decision on this trie.
 
-        ``locate`` maps a request's rows to its position in the trie.
+        ``locate`` finds a request's position in the trie from the results of its calls.
         """
 
     @abstractmethod

@@ -88,7 +88,7 @@ class Evidence:
 
     @cached_property
     def systems(self) -> tuple[str, ...]:
-        """The systems, in the order of the catalog."""
+        """The names of the systems (such as models) that a policy may call, in the order of the catalog."""
         return tuple(self.estimate.catalog)
 
     @cached_property

@@ -71,14 +71,14 @@ class Entry(TypedDict):
 
 
 class Note(TypedDict):
-    """The outcome of the invocation with index ``k`` in the path. A later node writes it, since routes cannot write."""
+    """An item written to the channel, which adds the outcome ``shown`` to the path's invocation with index ``k``."""
 
     k: int
     shown: ShownOutcome
 
 
 class PathValue(TypedDict):
-    """The value of the path channel: the entries so far, and whether the run that wrote them has ended."""
+    """The value of the path channel: the request's invocations so far, and whether the run that wrote them has ended."""
 
     path: list[Entry]
     closed: bool
@@ -169,7 +169,10 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return {"path": list(self.path), "closed": self.closed}
 
     def is_available(self) -> bool:
-        """Return whether any entry was written or is pending: LangGraph updates only available channels after a superstep."""
+        """Return whether something was written to the path or waits to be written.
+
+        LangGraph updates only available channels.
+        """
         return bool(self.path or self.waiting)
 
     def wait(self, node: Execution, written: list[Entry | Note]) -> None:
