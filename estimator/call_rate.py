@@ -80,8 +80,7 @@ class CallRate:
 
         Args:
             annotated: The trie of these results, which gives the share of requests that reach each call. If it is None, or if
-                one of its nodes stands for several sequences of earlier calls, all requests are assumed to reach
-                    every call.
+                one of its nodes stands for several sequences of earlier calls, all requests are assumed to reach every call.
         """
         if not (self._shared and self.per_hour and annotated is not None):
             return self._priced([self.per_hour] * len(self.observations))
@@ -166,8 +165,8 @@ class CallRate:
     def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
         """Return the prompt of the result ``row``, with token counts computed from the recorded shape of the prompt's text.
 
-        The prompt stays unchanged if the shape of this call is unknown, or the shape of an earlier call of the request on the
-        same cache. It also stays unchanged if the provider counted over :data:`MOST_SCALE` times the shape's tokens.
+        The prompt is returned unchanged if its shape is unknown, or that of an earlier prompt of the request on the same
+        cache. It also stays unchanged if the provider counted over :data:`MOST_SCALE` times the shape's tokens.
         """
         cells = [(row.request_id, row.prefix[:k]) for k in range(1, row.depth + 1)]
         if prompt is None or cells[-1] not in self._static:

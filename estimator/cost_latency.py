@@ -51,10 +51,12 @@ class RequestSizes:
     def of(cls, cells: ObservationTable, ratio: FloatArray, expected: FloatArray) -> RequestSizes:
         """Return the estimated sizes of the requests.
 
+        A size is a factor on the dollars or seconds of a request's calls; the mean size is 1.
+
         Args:
             cells: the results.
-            ratio: amount of each result, divided by the amount expected for a request of size 1; shape (results,).
-            expected: size of each request that its outcomes imply, shape (requests,).
+            ratio: dollars or seconds of each result, divided by those expected for a request of size 1; shape (results,).
+            expected: the size that each request's outcomes imply, shape (requests,).
         """
         n_rows = np.bincount(cells.request, minlength=cells.n_requests).astype(np.float64)
         total = np.bincount(cells.request, ratio, cells.n_requests)

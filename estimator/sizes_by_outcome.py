@@ -69,10 +69,10 @@ class SizesByDifficulty:
     """Size as a function of the latent difficulty: E[size | outcomes] = sum over z of P(z | outcomes) exp(slope z) / norm.
 
     Args:
-        posterior: P(grid point) of each request, shape (requests, points).
-        grid: the points, shape (points,).
-        mass: expected number of requests of each grid point that reach each node, shape (nodes, points). If ``unseen`` is
-            given, only unobserved requests count.
+        posterior: the probability of each latent difficulty for each request, shape (requests, points).
+        grid: the latent difficulties z, shape (points,).
+        mass: expected number of requests of each latent difficulty that reach each node, shape (nodes, points). If ``unseen``
+            is given, only unobserved requests count.
         unseen: see :class:`SizesByOutcome`.
     """
 

@@ -152,7 +152,10 @@ def _has_reference(rows: KeptRows) -> bool:
 
 
 def _renew_kinds(rows: KeptRows, kinds: Mapping[str, str] | None) -> None:
-    """Write the requests' declared types. Requests that are no longer in the dataset keep their old types."""
+    """Store the requests' declared types. Requests that are no longer in the dataset keep their stored types.
+
+    Without declared types, all stored types are removed.
+    """
     before = request_kinds(rows.store)
     now = {**before, **kinds} if kinds else {}
     if now == before:

@@ -21,9 +21,9 @@ GONE_AFTER_S = 3.0
 
 
 def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
-    """Encode the short summary of a process that every other process reads.
+    """Return, as bytes, the short summary of this process that every other process reads.
 
-    It has the number of live calls by engine, and the catalog's digest.
+    It has the numbers of live calls and of waiting calls by engine, and the digest ``catalog``.
     """
     engines, columns = snapshot.vocabularies["engine"], snapshot.columns
     counts = np.bincount(columns["engine"], minlength=len(engines))

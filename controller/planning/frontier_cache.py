@@ -106,7 +106,9 @@ class FrontierCache:
         self._by_shape: dict[tuple[object, ...], ShapeFrontiers] = {}
 
     def stores_for(self, objective: Objective) -> ShapeFrontiers:
-        """Return the stores of the objective's shape, created on first use.
+        """Return the stores of Pareto frontiers for an objective, created on first use.
+
+        Objectives that differ only in the values of their bounds share the stores.
 
         Raises:
             ConfigError: The objective needs latencies or standard errors that the trie does not have.

@@ -14,8 +14,8 @@ from vinelm.trie.arrays import FloatArray
 class ObjectiveClass:
     """The properties that two objectives must have in common to use the same Pareto frontiers.
 
-    ``bounds`` are the bounded quantities in the order latency, cost, accuracy. With ``has_load``, only ends whose paths use
-    the same engines equally often are compared.
+    ``bounds`` are the bounded quantities in the order latency, cost, accuracy. With ``has_load``, a frontier only compares
+    nodes whose paths use the same engines equally often.
     """
 
     target: Metric

@@ -79,9 +79,15 @@ class PathMetrics:
     def quantity(
         self, quantity: Quantity, nodes: Nodes, node: int, confidence: float | None, delay_s: FloatArray | None = None
     ) -> FloatArray:
-        """Return the quantity at ``nodes`` for a request that is at ``node``.
+        """Return the values of a quantity at ``nodes``, for a request whose current node is ``node``.
 
-        ``delay_s``, one item for each of ``nodes``, is added to the remaining latency (see :meth:`delay_s`).
+        Args:
+            quantity: a metric from the root to each of ``nodes``, or what remains of a metric after ``node``.
+            nodes: the nodes below ``node`` whose values are returned.
+            node: the request's current node.
+            confidence: the confidence level, for which accuracy is replaced by its lower bound; None for the expected
+                accuracy.
+            delay_s: the seconds that load adds before each of ``nodes``, added to the remaining latency; None without load.
         """
         if isinstance(quantity, Metric):
             return self.mean(quantity, confidence)[nodes]

@@ -108,7 +108,10 @@ class ArmQuestions:
 
 
 def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
-    """Return the features of each row of the regression. For a decision at the root, they do not depend on a call."""
+    """Return the features of each row of the regression.
+
+    A row is the question whether a request takes one branch at a node. At the root, the features do not depend on a call.
+    """
     arms, node, order = questions.arms, questions.node, questions.order
     rows = np.arange(len(node), dtype=np.int64)
     stage, model = trie.stage[node].astype(np.int64), trie.model[node].astype(np.int64)

@@ -129,7 +129,7 @@ class FeatureMatrix:
 
     @cached_property
     def dense(self) -> tuple[FloatArray, FloatArray]:
-        """``design`` and ``slope`` as dense arrays, shape (rows, effects) and (rows, slopes), for use in every step."""
+        """``design`` and ``slope`` as dense arrays, shape (rows, effects) and (rows, slopes)."""
         return self.design.toarray(), self.slope.toarray()
 
 

@@ -219,22 +219,25 @@ class Gradients(NamedTuple):
     own: FloatArray | float
 
     def of_accuracy(self, accuracy: FloatArray, ended: FloatArray) -> FloatArray:
-        """Return the gradient of the accuracy of each node's path.
+        """Return the gradient of the accuracy of the path to each node of the subtree; shape (nodes, coefficients).
 
         Args:
-            accuracy: the accuracy of the paths to these nodes.
+            accuracy: the accuracy of the path to each node of the subtree, shape (nodes,).
             ended: for each node of the trie, the probability that a request ends at the node, or at an ancestor of it, with a
                 correct answer.
         """
         return self.own + self.of_later(accuracy, ended, self.passed)
 
     def of_later(self, metric: FloatArray, before: FloatArray, passed: FloatArray | float = 0.0) -> FloatArray:
-        """Return the part of a path metric's gradient that arises because branches change how likely later nodes are.
+        """Return the part of a path metric's gradient that comes from how likely the branches make later nodes.
 
         Args:
             metric: the metric of the path to each node of the subtree, shape (nodes,).
-            before: the part of the metric up to a node; one element for each node of the whole trie.
-            passed: the direct change of the metric by each step, shape (nodes, coefficients), or 0.
+            before: for each node of the whole trie, the part of the metric up to this node.
+            passed: the change of the metric at each node that does not come from branches, shape (nodes, coefficients); or 0.
+
+        Returns:
+            An array of shape (nodes, coefficients).
         """
         along = self._running(self.arm) * metric[:, None]
         return along + self._running(passed - before[self.up][:, None] * self.arm)

@@ -147,17 +147,17 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class AnswerFit:
-    """A fitted latent model; the module's docstring explains the types of answers (R, E, V, W1, W2, U).
+    """A fitted latent model. Its types of answers (R, E, V, W1, W2, U) are explained in the module's docstring.
 
     Args:
         grid: The latent pairs (easiness, popularity of the usual mistake); a point is one pair.
         log_weights: Log of their weights, shape (points,).
         features: The effects of the contexts.
-        right_effects: Effects on an answer being right or of type V (alike), shape (effects,).
-        usual_effects: Effects on an answer being the usual mistake, shape (effects,).
-        none: P(E | neither R nor V), the share of missing answers among all others, by context.
-        alike: P(V | R or V), the share of answers of type V among those equal to a right answer, by context.
-        second: P(W2 | W2 or U).
+        right_effects: Effects on an answer being right, or wrong but equal to a right answer (R or V); shape (effects,).
+        usual_effects: Effects on an answer being the request's usual mistake (W1), shape (effects,).
+        none: The share of missing answers (E) among the answers that are neither R nor V, by context.
+        alike: The share of wrong answers (V) among the answers that are R or V, by context.
+        second: The share of the request's second mistake (W2) among the answers that are W2 or U.
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
         same_again: P(the model repeats its earlier answer) by context, NaN if the context is not ``is_again``.
         label_follows_class: Whether all answers of a class have the same label.
@@ -196,7 +196,11 @@ class AnswerFit:
 
     @cached_property
     def log_types(self) -> FloatArray:
-        """Log P(type | context, latent pair), shape (contexts, types, points)."""
+        """The log probability of each type of answer, shape (contexts, types, points).
+
+        A context is everything that an answer depends on, except the request. A point is a pair of latent traits of the
+        request.
+        """
         looks_right = sigmoid((self.features.matrix @ self.right_effects)[:, None] + self.grid.easy)
         usual = sigmoid((self.features.matrix @ self.usual_effects)[:, None] + self.grid.popular)
         none = self.none[:, None]
@@ -342,8 +346,8 @@ def fit_answers(
         table: The answers.
         labelings: The table's labelings, if several fits share them; None to enumerate them here.
         weights: The weight of each request (for the bootstrap), shape (requests,); None means 1.
-        centre: Means of the effects' priors in standard deviations, shape (2, effects): for being right or alike, and for
-            making the usual mistake; None for 0. With random means, fits differ for models with few results.
+        centre: Means of the effects' priors in standard deviations, shape (2, effects); None for 0. The first row is for
+            ``right_effects``, the second for ``usual_effects`` of :class:`AnswerFit`.
     """
     weights = np.ones(len(table.requests)) if weights is None else weights
     labelings, grid = Labelings.of(table) if labelings is None else labelings, Grid.new()
@@ -465,11 +469,15 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
 
 
 def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -> FloatArray:
-    """Return the prior cost of each context, in dollars: its model's cost times the relative cost of its position.
+    """Return the prior cost of each context in dollars, towards which the costs of contexts with few results are shrunk.
 
-    The costs of contexts with few results are shrunk towards these. A later answer has a longer prompt. The model's mean cost,
-    mostly of first answers, would underestimate the cost of plans that continue. No later position counts as cheaper. ``paid``
-    is the total cost in dollars and ``expected`` the number of results (of mean size), by context.
+    A context is everything that an answer depends on, except the request. Its prior cost is its model's cost times a factor
+    for its position among the request's calls. No later position gets a smaller factor than the first.
+
+    Args:
+        table: The answers.
+        paid: The total cost of each context's results, in dollars.
+        expected: The number of each context's results, in results of mean size.
     """
     same, later = _same_model(table.contexts), np.array([c.is_later for c in table.contexts])
     place = [(c.is_later, c.is_later and c.stage) for c in table.contexts]
@@ -485,10 +493,10 @@ def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -
 
 
 def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) -> tuple[FloatArray, float]:
-    """Return the mean number of earlier calls by context, and the relative growth of the cost per earlier call.
+    """Return the mean number of earlier calls in each context, and the relative growth of the cost per earlier call.
 
-    Most results are of early calls, and a loop's later calls share their context. Without the growth, the cost of deeper plans
-    would be underestimated. The growth is estimated by least squares within contexts, shrunk towards 0, and never negative.
+    A context is everything that an answer depends on, except the request. The growth is estimated by least squares within
+    contexts, shrunk towards 0, and never negative.
 
     Args:
         table: The answers.
@@ -520,9 +528,10 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 
 
 def _log_price(table: AnswerTable) -> FloatArray:
-    """Return log10 of the mean cost of the context's model, minus the mean of this log over all models; shape (contexts,).
+    """Return how expensive the model of each context is, as the log10 of its mean cost relative to other models.
 
-    Very cheap models count as equally cheap. All values are 0 if at least half of the models are free.
+    The result has shape (contexts,). The mean of the logarithm over all models is subtracted. Very cheap models count as
+    equally cheap. All values are 0 if at least half of the models are free.
     """
     n, same = len(table.contexts), _same_model(table.contexts)
     rows = same @ np.bincount(table.context, minlength=n)

@@ -35,9 +35,9 @@ class Context(NamedTuple):
     begins: str = ""
 
     def shown(self, label: Label) -> tuple[str, ...]:
-        """Return what later calls can depend on after a call in this context, which wrote no answer and got ``label``.
+        """Return what later calls can depend on after this call: (stage, model, "signal > next stage").
 
-        The tuple is (stage, model, "signal > next stage").
+        ``label`` has the signal and the next stage. The call's stage writes no answer.
         """
         return self.stage, self.model, f"{label.signal or ''} > {label.arm or ''}"
 
@@ -118,7 +118,10 @@ class Course:
         return stage in self.judges or (model == SKIP and stage not in self.silent)
 
     def allows(self, stage: str, model: str) -> bool:
-        """Return whether a stage may run on a model. A course without models allows every model, but no skipped stage."""
+        """Return whether a stage may run on a model.
+
+        If ``models`` is None, every model is allowed, but no stage may be skipped.
+        """
         return model != SKIP if self.models is None else model in self.models[stage]
 
     @classmethod

@@ -48,14 +48,14 @@ class _Part(NamedTuple):
     """Rows that were created in the same way. A row is a history with one assignment of types to its answers.
 
     Attributes:
-        history: the previous history of each row.
+        history: the index of each row's history before the last call.
         model: the model of the last call.
         label: the label of the last answer.
         kind: the class of the last answer (a number that agreeing answers share); -1 without an answer.
         types: the type of each class, shape (rows, classes).
-        vector: the vector of the previous row, by its index.
-        factor: what multiplies this vector, as a code: the context's number times the number of factors (:func:`_n_factors`),
-            plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal (:data:`_SAYS`).
+        vector: the index of the vector of probabilities that each row had before the last call.
+        factor: a code for the probabilities that multiply this vector. It is the context's number times the number of factors
+            (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal (:data:`_SAYS`).
         scale: a number that also multiplies the vector.
     """
 
@@ -72,8 +72,11 @@ class _Part(NamedTuple):
 class _Rows(NamedTuple):
     """The rows of a level. A row is a history with one assignment of types to its classes of answers.
 
-    The mass (probability) of a row is ``scale`` times its vector; ``vector`` is the index of this vector among the level's
-    vectors.
+    Attributes:
+        history: the index of each row's history.
+        types: the type of each class of answers, shape (rows, classes).
+        vector: the index in :class:`_Vectors` of each row's vector.
+        scale: the number by which this vector is multiplied to give the mass (probability) of the row.
     """
 
     history: Ints
@@ -87,13 +90,15 @@ class _Rows(NamedTuple):
 
 
 class _Vectors(NamedTuple):
-    """The vectors from which the masses (probabilities) of a level's rows are computed.
+    """The vectors from which the masses (probabilities) of a level's rows are computed. Several rows may share a vector.
+
+    A vector has a number for each point. A point is a pair of latent traits of a request in one fit.
 
     Attributes:
-        of_points: one vector per row, shape (vectors, points), or (vectors, fits) on the last level.
-        total: the sum over points, shape (vectors,).
-        of_fits: the sum over each fit's points, shape (vectors, fits).
-        sized: the sum over each fit's points of mass times the requests' size, shape (vectors, fits); None on the last level.
+        of_points: the vectors, shape (vectors, points); on the last level they are sums by fit, shape (vectors, fits).
+        total: the sum of each vector, shape (vectors,).
+        of_fits: the sums of each vector over the points of each fit, shape (vectors, fits).
+        sized: the same sums after each number is multiplied by the size of the point's requests; None on the last level.
     """
 
     of_points: FloatArray
@@ -103,9 +108,9 @@ class _Vectors(NamedTuple):
 
     @classmethod
     def of(cls, model: Predictive, of_points: FloatArray, *, is_final: bool) -> _Vectors:
-        """Return the vectors ``of_points`` together with their sums over points and over each fit's points.
+        """Return an object with the vectors ``of_points``, and compute its other attributes, which are sums of these vectors.
 
-        ``is_final``: whether this is the last level, whose vectors are already sums by fit.
+        ``is_final`` states whether this is the last level, whose vectors are already sums by fit.
         """
         # The points of a fit lie side by side, so each fit is a slice. Final vectors are already sums by fit.
         starts = np.flatnonzero(np.diff(model.fit, prepend=-1))
@@ -210,10 +215,10 @@ class _Growing:
         return True
 
     def _stages(self) -> Iterator[tuple[BoolArray, _Contexts, int]]:
-        """Yield groups of open histories whose next call differs only in the model.
+        """Yield groups of the histories that may continue; in a group, the next calls differ only in the model.
 
-        Each item is a mask of the group's histories, the contexts of their next stage, and the position after this stage. A
-        stage may have several groups, because its contexts may depend on the history in more than the model.
+        Each item is (mask of the group's histories, models and contexts of their next stage, position after this stage). A
+        stage may have several groups.
         """
         last, course = self.last, self.course
         has_answer = (last.last != NOT_ASKED).any(axis=1)
@@ -259,8 +264,8 @@ class _Growing:
     def _multiplied(self, part: _Part, *, is_final: bool) -> tuple[_Vectors, Ints]:
         """Return the vectors of the rows ``part`` after the last call, and the index of each row's vector.
 
-        Each is the vector of the previous row times the row's factor. ``is_final``: whether this is the last level, whose
-        vectors are summed over each fit's points.
+        The vector of a row is its vector before the last call, multiplied by the row's factor. ``is_final`` states whether
+        this is the last level, whose vectors are summed over each fit's points.
         """
         model, before = self.model, self.vectors.of_points
         # Many rows share a factor and a vector: each product is computed once. The factor leads the code, so that the rows of

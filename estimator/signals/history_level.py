@@ -72,7 +72,10 @@ class HistoryLevel:
 
     @property
     def spread(self) -> FloatArray:
-        """P(the history, and its most probably right answer is right) under each fit; shape (histories, fits)."""
+        """For each history and fit, the probability that the history occurs and its most probably right answer is right.
+
+        Shape (histories, fits).
+        """
         return np.asarray(self.right_by_fit[np.arange(len(self)), best_class(self.right)])
 
 

@@ -54,12 +54,12 @@ class FitMasses:
 
     @classmethod
     def of(cls, levels: Sequence[HistoryLevel], model: Predictive, shares: FloatArray | None = None) -> list[FitMasses]:
-        """Return the masses of all lengths.
+        """Return the probabilities (masses) of the histories, as one object for each length.
 
         Args:
             levels: The histories of each length from 1.
             model: The combined fits that gave these histories.
-            shares: P(a request begins in each way), shape (starts,); None if there is only one way.
+            shares: The probability that a request begins in each way, shape (starts,); None if there is only one way.
         """
         shares = np.ones(1) if shares is None else shares
         sizes = [shares[:, None] * model.mean_size, *(level.size_by_fit for level in levels)]
@@ -74,12 +74,10 @@ class FitMasses:
 
     @classmethod
     def of_tries(cls, fits: Sequence[AnnotatedTrie]) -> list[FitMasses]:
-        """Return the masses (probabilities of histories) of several fits of a branching trie in which one path leads to each
-        node.
+        """Return the probabilities (masses) of histories under several fits of a branching trie, as one object for each length.
 
-        Here, a history ends with the branch that the application takes after a call, or with the end of the request. In the
-        second case no request continues after it (``is_open`` is False). ``right`` is minus infinity for histories at which no
-        plan may end.
+        Exactly one path leads to each node of the trie. A history ends with the branch that the application takes after a
+        call, or with the end of the request; then ``is_open`` is False. ``right`` is minus infinity where no plan may end.
         """
         graphs = [DecisionGraph.of(fit) for fit in fits]
         graph, found = graphs[0], list[FitMasses]()
@@ -183,7 +181,8 @@ def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
     """Return each fit's best plan: the one with the highest predicted accuracy minus ``price`` times predicted cost.
 
     The result has an array of shape (histories, fits) for each length of a history, from 0. An element is the node with which
-    the fit's plan continues after the history, or -1 to end. Length 0 has a history for each way to begin.
+    the fit's plan continues after the history, or -1 to end. The histories of length 0 are the ways in which a request may
+    begin.
     """
     choice: list[Ints] = []
     below: FloatArray | None = None  # the values of the nodes that follow

@@ -67,7 +67,10 @@ class Predictive:
     turn: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def rise(self, earlier: int) -> FloatArray:
-        """Return each context's cost of a call after ``earlier`` other calls of the request, relative to ``cost_usd``."""
+        """Return, for each context, the cost of a call after ``earlier`` other calls, divided by ``cost_usd``.
+
+        The array has shape (contexts,). A context is everything that an answer depends on, except the request.
+        """
         return np.broadcast_to(np.maximum(1.0 + self.growth * (earlier - self.turn), LEAST_RISE), len(self.contexts))
 
     @property

@@ -38,7 +38,7 @@ class Verdicts:
     """The results of judges and skipped stages, which leave the current answer unchanged.
 
     Args:
-        contexts: the table's contexts; see ``Context.keeps``.
+        contexts: the contexts of the table. A context is everything that an answer depends on, except the request.
         labels: the table's labels.
         context: the context of each result, an index into ``contexts``; shape (results,).
         label: the label of each result, an index into ``labels``; shape (results,).
@@ -55,7 +55,7 @@ class Verdicts:
 
     @cached_property
     def judges(self) -> list[int]:
-        """The contexts of judges, as indices into ``contexts``. A judge's number is its index in this list."""
+        """The judges, as indices of their contexts in ``contexts``. A judge's number is its index in this list."""
         return [i for i, context in enumerate(self.contexts) if context.keeps]
 
     @cached_property

@@ -225,7 +225,10 @@ class DecidingSampler:
         return sum(passed) / len(passed) if passed else 0.0
 
     def _whole_runs(self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices) -> Iterator[RequestPath]:
-        """Yield whole runs of the candidate plans and of the current setup that lack results, on the same requests."""
+        """Yield whole runs of the candidate plans and of the current setup, on the same requests.
+
+        Runs that have all their results are left out.
+        """
         today = self.template.today
         if self._candidates is None or (self._is_one_call and today is None):
             return

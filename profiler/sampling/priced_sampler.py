@@ -313,7 +313,7 @@ class RoundPaths:
 
     Args:
         template: A template bound to models.
-        cells: The open calls.
+        cells: The calls that still have to be made.
         order: The requests, in the order in which models answer them.
         weights: The weight with which each model is drawn.
         rng: The random generator; the draws advance it.

@@ -202,9 +202,8 @@ class CellCounts:
     ) -> FloatArray:
         """Return the expected cost of executing all calls that requests still reach, in the unit of :attr:`paid`.
 
-        These are the open calls, which come next in some request, and all calls after them.
-
-        The result is a single number. If the arrays of these counts have further axes in front, it is an array with these axes.
+        These are the open calls, which come next in some request, and all calls after them. The result is a single number, or
+        an array if the counts have further axes in front (see the class).
 
         Args:
             unopened: the number of open calls (reached by their request, but not executed) of each kind; shape (depth, slots).
@@ -318,7 +317,7 @@ class Coverage:
 
     @property
     def counts(self) -> FloatArray:
-        """The number of executed calls of each kind, shape (depth, slots), without calls after the end of their request.
+        """The number of executed calls of each kind, shape (depth, slots). Calls made after a request had ended do not count.
 
         The depth counts from 0. A slot is a stage and a model.
         """
@@ -326,7 +325,7 @@ class Coverage:
 
     @property
     def counts_per_depth(self) -> tuple[int, ...]:
-        """The number of executed calls at each depth, the first depth first, without calls after the end of their request."""
+        """The number of executed calls at each depth, first depth first. Calls made after a request had ended do not count."""
         return tuple(int(n) for n in self.counts.sum(axis=1))
 
     @property

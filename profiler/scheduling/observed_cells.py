@@ -125,9 +125,9 @@ class ObservedCells:
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
-        """Return for each call before ``cell`` whether the request ended there under the stop rule; empty if it ended nowhere.
+        """Return, for each call before ``cell``, whether the request ended at this call under the stop rule.
 
-        A failed call counts as an end, too, but no call can follow it.
+        The result is empty if the request ended at none of these calls.
         """
         request_id, prefix = cell
         rows = [self.rows.get((request_id, prefix[:length])) for length in range(1, len(prefix))]

@@ -274,13 +274,13 @@ class ActivePaths:
 
 
 class PriceBounds:
-    """For each request path, the maximum cost expected of its calls; it does not depend on when jobs end.
+    """The maximum cost that is expected of the calls of each request path. It does not depend on when jobs end.
 
     Consecutive paths form blocks (:func:`block_of`), and all paths of a block have the same maximum. It is learned from the
     results of all earlier blocks except the one directly before.
 
     Args:
-        bound: the maximum cost before the first path, which learns from results; see :class:`PriceBound`.
+        bound: gives the maximum before the first path, and learns from results; see :class:`PriceBound`.
         doublings: the number of blocks before the first block of maximum size: :data:`FEW_DOUBLINGS` if batch APIs are used.
     """
 

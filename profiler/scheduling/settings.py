@@ -237,7 +237,10 @@ class ProfileSettings:
 
     @property
     def sampled_for(self) -> ProfileLimits:
-        """The limits from which the sampler computes its shares: those of the whole profile if this run is a step of it."""
+        """The limits from which the default sampler computes how much it may spend for each of its purposes.
+
+        They are the limits of the whole profile if this run is a step of one, otherwise the limits of this run.
+        """
         return self.whole or self.limits
 
     @property

@@ -101,7 +101,7 @@ class Database:
         return translated(self.path)
 
     def size_bytes(self) -> int:
-        """Return the bytes of the file and of its write-ahead log."""
+        """Return the size in bytes of the file together with its write-ahead log."""
         files = (self.file, self.file.with_name(f"{self.file.name}-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 

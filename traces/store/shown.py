@@ -166,7 +166,8 @@ _SET_CLASS = update(_ROWS).where(*_CELL).values(answer_class=bindparam("number")
 def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
     """Return the record of the declarations that all stores share; None if they differ or nothing is declared.
 
-    Its ``unknown`` and ``without_state`` are sums over the stores. Its ``rows`` is -1, so the classes must be computed again.
+    Its ``unknown`` and ``without_state`` are sums over the stores. Its ``rows`` is -1, which stands for classes that must be
+    computed again.
     """
     records = [ShownRows(store).record for store in stores]
     first = records[0]

@@ -514,7 +514,7 @@ class VineLM(VineInterface, LongRunning):
     def _draws(self) -> Draws:
         """The object that makes the keys by which requests are assigned to plans.
 
-        With ``labelled``, the keys use no secret, so that an evaluation can be repeated.
+        If :attr:`labelled` is True, as in an evaluation, the keys use no secret, so that the assignments can be repeated.
         """
         kept: Any = self._kept
         store = None if kept is None else Path(getattr(kept, "store", kept))

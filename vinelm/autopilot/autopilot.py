@@ -86,8 +86,11 @@ class Counted:
     calls: int = 0
 
     def add(self, outcome: str, took: tuple[float, float] | None = None) -> None:
-        """Count a call's outcome, a letter of :mod:`vinelm.traces.served.piloted`. ``took`` is (the call's cost in dollars, its
-        seconds); None if the two are not compared between plans.
+        """Count a call.
+
+        Args:
+            outcome: how the call went, as a letter of :mod:`vinelm.traces.served.piloted`.
+            took: (the call's cost in dollars, its seconds); None if they are not compared between plans.
         """
         self.outcomes += outcome
         self.figures.append(took)

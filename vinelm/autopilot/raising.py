@@ -177,11 +177,13 @@ class Raising:
             self.alarm = "fewer of its answers are right"
 
     def _compare(self, is_plan: bool, took: Took | None) -> None:
-        """Count a call's cost and seconds, and set the alarm if the plan saves too little or is too slow against the current
-        model.
+        """Count a call's cost and seconds; set the alarm if the plan saves too little or is slower than allowed.
 
-        ``took`` is None if the call is ignored. Nothing is compared while an earlier plan still serves some of the other
-        requests.
+        Does nothing after an alarm, or while an earlier plan serves the requests that this plan does not serve yet.
+
+        Args:
+            is_plan: whether the plan served the call; otherwise the current model ran.
+            took: the cost and the seconds of the call; None if the call is ignored.
         """
         if took is None or self.alarm is not None or (self.has_below and self.level + 1 < len(LEVELS)):
             return

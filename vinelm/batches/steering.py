@@ -282,14 +282,16 @@ class Steering:
     def _mean_seconds(
         self, elapsed_s: float, has_ended: BoolArray, pending: np.ndarray[tuple[int], np.dtype[np.intp]], left: int
     ) -> float | None:
-        """Return the maximum mean seconds, as predicted by the trie, of the requests from this block on; None without a
-        deadline.
+        """Return the limit on the mean seconds of the requests in the current and all later blocks; None without a deadline.
+
+        The limit applies to the seconds that the trie predicts. A block is a part of the batch for which plans are chosen at
+        the same time.
 
         Args:
             elapsed_s: Seconds since the start of the batch.
             has_ended: For each request of the earlier blocks, in starting order, whether it has ended.
             pending: The indices of the earlier requests that are in progress.
-            left: The number of requests from this block on.
+            left: The number of requests in the current and all later blocks.
         """
         if self._deadline_s is None:
             return None

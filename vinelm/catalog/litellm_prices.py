@@ -97,10 +97,9 @@ def is_own_server(asked: Priced) -> bool:
 
 
 def has_no_effect(key: str, given: Mapping[str, Any]) -> bool:
-    """Return whether the rate ``key`` applies to none of an entry's calls, because they do not request its service tier or
-    service.
+    """Return whether the rate ``key`` applies to none of an entry's calls, because they do not request what the rate is for.
 
-    ``given`` has the parameters of the entry.
+    A rate may be for a service tier, or for a service such as web search. ``given`` has the parameters of the entry.
     """
     kind, _, tier = _parts(key)
     if kind is not None:

@@ -87,14 +87,16 @@ class SelectionOptimism:
         return replace(self, cost_usd=cost, accuracy=more, advantage=tuple(self.advantage_at(usd) or 0.0 for usd in cost))
 
     def accuracy_at(self, cost_usd: float) -> float:
-        """Return how much the predicted accuracy of a plan of this cost is too high, by linear interpolation over the
-        logarithm of the cost.
+        """Return by how much the accuracy of a plan with this cost is predicted too high.
+
+        The value is interpolated over the logarithm of the cost.
         """
         return self._at(self.accuracy, cost_usd)
 
     def advantage_at(self, cost_usd: float) -> float | None:
-        """Return how much the predicted advantage over the best single model is too high for a plan of this cost; None if it
-        was not measured.
+        """Return by how much the advantage of a plan with this cost over the best single model is predicted too high.
+
+        None if the advantage was not measured.
         """
         return self._at(self.advantage, cost_usd) if self.advantage else None
 

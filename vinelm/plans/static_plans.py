@@ -197,10 +197,10 @@ class StaticPlans:
         return np.asarray(allowed)
 
     def choice(self, plan: int) -> Integers:
-        """Return the choice of the plan with index ``plan`` for every group of edges: the index of an edge, or a
-        negative number if the request ends.
+        """Return what the plan with index ``plan`` chooses for each group of edges.
 
-        Groups that the plan never reaches are included.
+        A group has the edges from one source to one stage. An element is the index of the chosen edge, or a negative number if
+        no model runs. Groups that the plan never reaches are included.
         """
         graph = self.graph
         wanted = self.models[plan // self.depth][graph.slot]
@@ -217,7 +217,7 @@ class StaticPlans:
 
     @cached_property
     def _worth(self) -> FloatArray:
-        """The results of all plans, in the same form as :attr:`_by_rates`.
+        """The results of all plans: a column for each plan, with the rows that :attr:`_by_rates` describes.
 
         If the trie has separate rates for easier and harder requests, accuracy and cost are means over the difficulties,
         weighted by their shares of the requests, and the longest seconds are the maximum over the difficulties.
@@ -355,10 +355,10 @@ class StaticPlans:
 
     @cached_property
     def _errors(self) -> FloatArray | None:
-        """The error of each node's accuracy, without the sampling error of the requests if their number is known.
+        """The standard error of the accuracy of the path to each node; None if the trie has no standard errors.
 
-        If several paths may lead to a node, it is instead the error of the probability of a right answer of the node's
-        call.
+        If the number of requests is known, the error that comes from sampling the requests is left out. If several paths may
+        lead to a node, it is the standard error of the probability that the node's answer is right.
         """
         annotated = self.graph.annotated
         if annotated.accuracy_se is None or not self._requests:
@@ -410,11 +410,10 @@ class StaticPlans:
 
     @cached_property
     def _all_by_fit(self) -> FloatArray:
-        """For each (position, fit to resampled requests), the probability that a branch follows and the answer so far
-        is correct.
+        """For each position and fit, the probability that the request continues and its answer so far is correct.
 
-        The array has shape (positions, fits). Each probability is the fit's estimate for requests on which the models up
-        to the position have run.
+        The array has shape (positions, fits). Each fit to resampled requests estimates the probability for requests on which
+        the models up to the position have run.
         """
         assert self.graph.right_by_fit is not None
         right = self.graph.right_by_fit[1]

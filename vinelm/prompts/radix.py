@@ -90,10 +90,10 @@ class PromptTree:
         return tokens[at - 1] if at else 0
 
     def labels(self) -> IntArray:
-        """Return each call's numbers of tokens by group, shape (calls, 4): a row for each added prompt, a column for
-        each field of :class:`TokensByLabel`.
+        """Return, for each added prompt, the numbers of its tokens in four groups, shape (calls, 4).
 
-        Groups depend on all prompts added so far. Takes about half a second for 100,000 calls.
+        The columns are the fields of :class:`TokensByLabel`, which depend on how many other calls send the same tokens. All
+        prompts added so far count. Takes about half a second for 100,000 calls.
         """
         stages, requests, ends = (np.asarray(column, np.int64) for column in self._calls)
         n_stages, n_requests = max(len(self._stages), 1), max(len(self._requests), 1)

@@ -315,8 +315,9 @@ class Race:
                 yield move
 
     def _lacking(self, entrant: _Entrant, unit: int) -> Iterator[Move]:
-        """Yield the moves that are still needed before the cluster with index ``unit`` (or the request, without
-        clusters) can count for the candidate.
+        """Yield the moves (calls, judge's comparisons, questions) that the candidate still needs for a cluster of requests.
+
+        ``unit`` is the index of the cluster or, if the requests are not grouped, of a request.
         """
         name, used = entrant.plan.name, entrant.wealth.uses_judge
         for request in self._members[unit]:

@@ -226,12 +226,15 @@ class Wealth:
         return self._past_of(self._stakes[1], np.array([right, wrong, -right, -wrong, s, -s, 0.0]), chances)
 
     def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
-        """Return how much the log of the wealth would grow over the prior's imagined observations, shape (margins, stakes).
+        """Return by how much the log of the wealth would grow over the imagined results of which the prior consists.
 
         Args:
             stakes: The stakes to compare, shape (margins, stakes).
             values: The scores that a differing answer may have.
             chances: The probability of each score.
+
+        Returns:
+            An array of shape (margins, stakes).
         """
         gains = values[:, None] + self.margins  # (values, margins)
         grown = np.tensordot(chances, np.log1p(stakes * gains[:, :, None]), 1)

@@ -179,7 +179,7 @@ class StepRun:
         return self.bill.models.most_common(1)[0][0]
 
     def live(self) -> list[str]:
-        """Return the models that are still asked, in order of rising cost."""
+        """Return the models that the replay still asks in this step, in order of rising cost."""
         return [model for model in self.models if model not in self.dropped]
 
 

@@ -272,8 +272,9 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
 
 
 def _mentioned(target: Target, calls: Sequence[ModelCall]) -> tuple[str, ...]:
-    """Return all models that strings in the source name, if some call creates a model without naming it; otherwise an empty
-    tuple.
+    """Return all models that strings in the source name, if a call creates a model without a name or a server.
+
+    Return an empty tuple if every call that creates a model states one of the two.
     """
     is_said = all(call.model is not None or call.endpoint is not None for call in calls)
     return () if is_said else mentioned_models(target.module, target.root)

@@ -450,8 +450,8 @@ class Template:
     def exits_by(self, names: Collection[str]) -> frozenset[str]:
         """Return the stages after which a request can end, given the stages ``names`` to which conditional edges lead back.
 
-        A request can end after each stage that comes directly before one of ``names``, because a conditional edge leaves that
-        stage. The template's last stages are added, unless a linear template ends with a loop that contains one of ``names``.
+        These are the stages that come directly before one of ``names``. The template's last stages are added, unless a linear
+        template ends with a loop that contains one of ``names``.
         """
         return self.stages_before(names) | self.form.last_exits(names)
 
@@ -563,10 +563,7 @@ class Branching:
 
     @property
     def answers_first(self) -> bool:
-        """Whether a request's answers can be compared from its first call on: False.
-
-        In a template that branches, a profile cannot continue a request past its end, so later answers are unknown.
-        """
+        """Whether policies may compare a request's answers from its first call on; False for a template that branches."""
         return False
 
     def require_known_ends(self, error: VineLMError) -> None:

@@ -512,8 +512,8 @@ class SignalTrie(AnnotatedTrie):
     def with_shares(self, change: FloatArray) -> Self:
         """Return the trie for a mix of request types that differs from the mix in the profile.
 
-        The estimates from resampled requests (``spread`` and ``cost_spread`` of the outcomes) are multiplied by each node's
-        factor in ``change``.
+        Two estimates from resampled requests, ``spread`` and ``cost_spread`` of the outcomes, are multiplied by ``change``,
+        which has a factor for each node.
         """
         found = self.outcomes
         spread, cost = found.spread * change[found.node, None], found.cost_spread * change[:, None]

@@ -170,13 +170,11 @@ class DecisionGraph:
 
     @cached_property
     def right_by_fit(self) -> tuple[FloatArray, FloatArray] | None:
-        """Two arrays with probabilities of correct answers, given the models so far, estimated once per resampling of the
-        requests.
+        """Two arrays of probabilities of correct answers, given the models so far, for each resampling of the requests.
 
         The first array has P(the request ends at the position with a correct answer), shape (positions, resamplings). The
-        second has P(the group's branch comes next and the answer so far is correct), shape (groups, resamplings). Their spread
-        between resamplings gives the error of a plan over outcomes. None if branches are not outcomes, or with fewer than two
-        resamplings.
+        second has P(the branch comes next and the answer so far is correct) for the branch of each group of edges, shape
+        (groups, resamplings). None if the trie's branches are not outcomes of calls, or with fewer than two resamplings.
         """
         outcomes = self.annotated.outcomes
         if outcomes.spread.shape[1] < 2:
@@ -325,9 +323,10 @@ class DecisionGraph:
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
-        """For each level, (number of groups that leave each position, number of edges in each group).
+        """For each level, (number of groups that leave a position, number of edges in a group).
 
-        A number is 0 if the positions or groups of the level differ in it.
+        A group has the edges from one position to one stage. A number is 0 if it differs between the positions or groups of
+        the level.
         """
         found = []
         for low, high in pairwise(self.levels):
@@ -337,19 +336,20 @@ class DecisionGraph:
         return found
 
     def weights(self, groups: Sequence[int]) -> FloatArray:
-        """Return, for each of these groups, P(its branch comes next | one of these groups' branches comes next).
+        """Return, for each of these groups, the probability that its branch comes next.
 
-        All groups have the same source. The values are equal if none of the branches is ever taken.
+        The probabilities are given that one of the groups' branches comes next. A group has the edges of one branch; all
+        groups must have the same source. The values are equal if no branch is ever taken.
         """
         arm = self.arm[list(groups)]
         total = float(arm.sum())
         return np.full(len(arm), 1.0 / len(arm)) if total == 0.0 else np.asarray(arm / total)
 
     def rights(self, groups: Sequence[int]) -> FloatArray:
-        """Return, for each of these groups, P(its branch comes next and the answer so far is correct | one of these groups'
-        branches comes next).
+        """Return, for each of these groups, the probability that its branch comes next and the answer so far is correct.
 
-        All groups have the same source.
+        A group has the edges of one branch, which lead from one source to one stage; all groups must have the same source. The
+        probabilities are given that one of the groups' branches comes next.
         """
         total = float(self.arm[list(groups)].sum())
         if total == 0.0:
@@ -357,7 +357,7 @@ class DecisionGraph:
         return np.asarray(self.right[list(groups)] / total)
 
     def edges_of(self, group: int) -> range:
-        """Return the indices of a group's edges."""
+        """Return the indices of the edges of a group, which lead from one source to one stage."""
         return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
 
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:

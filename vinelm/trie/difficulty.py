@@ -54,10 +54,11 @@ class DifficultyRates:
                 raise VineLMError(f"difficulty.{name} has shape {values.shape}: it needs one column for each of {points}")
 
     def arms(self, source: npt.NDArray[np.integer[Any]]) -> tuple[FloatArray, FloatArray]:
-        """Return ``arm`` and ``arm_success``. If they are None, compute them for a trie in which one stage can follow each
-        node.
+        """Return P(the branch comes next), and P(the branch comes next and the answer before it is correct), for each branch.
 
-        That stage then follows unless the request stops.
+        Both arrays have shape (branches, difficulties); the probabilities are given that the branch's source is reached. They
+        are :attr:`arm` and :attr:`arm_success`. If these are None, one stage can follow each node, and follows unless the
+        request stops.
 
         Args:
             source: the node that each branch leaves, shape (branches,).

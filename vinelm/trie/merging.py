@@ -74,9 +74,10 @@ class SharedNodes:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """For each edge, an index of its branch in arrays with the branches' values, such as ``arm``.
+        """For each edge, the index of its branch in arrays that have a value for each branch, such as ``arm``.
 
-        A branch has the edges from one node to one stage. In a merged trie, the index is the edge's own index.
+        A branch has the edges from one node to one stage. In a merged trie, these arrays have one value per edge, so the index
+        is that of the edge itself.
         """
         return np.arange(self.n_edges)
 

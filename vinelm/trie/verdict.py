@@ -133,7 +133,7 @@ class ComparedPlan:
         return self.gain_low > -max_loss and self.is_saving
 
     def lowered(self, loss: float) -> Self:
-        """Return a copy of the plan in which both lower ends of the gain are reduced by ``loss``.
+        """Return a copy whose ``gain_low`` and ``best_low``, the lower ends of the plan's gain, are reduced by ``loss``.
 
         ``loss`` is the accuracy, a fraction, that may be lost on answers that count as equal to those of the current setup.
         """
@@ -377,10 +377,9 @@ class Verdict:
     def _shared(self, failed: ComparedPlan | None) -> tuple[ComparedPlan | None, float]:
         """Return (plan, share): the plan that saves most if it serves only a share of the requests, and this share.
 
-        The share is the largest one at which the loss is allowed. ``failed`` is the first plan that failed its test; without
-        one, the result is (None, 0). The share of ``failed`` is computed from its own interval, which keeps the error of all
-        tests together at 5 %. The share of any other plan is computed from a wider interval, which holds for all plans together
-        at 99 %. This adds an error of at most 1 %.
+        A plan's share is the largest one at which the loss is allowed. ``failed`` is the first plan that failed its test;
+        without one, the result is (None, 0). The share of any other plan is computed from a wider interval, because several
+        plans are compared.
         """
         if failed is None:
             return None, 0.0
@@ -444,9 +443,8 @@ class Verdict:
     def served(self) -> ComparedPlan | None:
         """The figures for a service in which :attr:`plan` answers its share of the requests and the baseline the rest.
 
-        None without a plan. If the share is 0, they are the figures of the plan alone. If the advice is to switch and the plan
-        does not cost more, the tests have excluded a loss above ``max_loss``. Then ``best_low`` is at least ``-max_loss``. The
-        confidence is 95 % for all tests together, or 94 % if a plan serves a share after another plan failed.
+        None without a plan. If the share is 0, they are the figures of the plan alone. If the advice is to switch to a plan
+        that does not cost more, ``best_low`` is at least ``-max_loss``. The tests have excluded a larger loss.
         """
         if self.plan is None:
             return None

@@ -132,7 +132,7 @@ def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> t
 
 
 def _named(source: GraphSource, kind: str) -> list[Node]:
-    """Return, of the 12 most connected nodes of a kind, those that are found by a name that is not just their id."""
+    """Return those of the 12 most connected nodes of a kind that can be looked up by a name other than their id."""
     return [node for node in source.nodes_of(kind)[:12] if node.name != node.id and source.retrieve(node.name) == node.id]
 
 

@@ -272,9 +272,9 @@ class DollarLease(Chore):
                 self._tell(account, str(error))
 
     def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
-        """Lease at least ``wanted`` billionths of a dollar or, if the cap does not allow that, at least ``least``.
+        """Lease at least ``wanted`` billionths of a dollar; if the cap does not allow that, lease at least ``least``.
 
-        For the amount 0, lease as much as Redis offers. If the cap allows neither amount, refuse the waiting calls.
+        If ``wanted`` is 0, lease as much as Redis offers. If the cap allows neither amount, refuse the waiting calls.
         """
         # A restoration, a smaller wish and a change of day each take one more attempt. The rest waits for the next round.
         for _ in range(4):

@@ -52,12 +52,12 @@ class Curve:
 
     @property
     def cheapest(self) -> Solution:
-        """The plan with the lowest cost among the corners found so far."""
+        """The plan with the lowest cost among :attr:`corners`, the plans found so far."""
         return self.corners[0]
 
     @property
     def most_accurate(self) -> Solution:
-        """The plan with the highest accuracy among the corners found so far."""
+        """The plan with the highest accuracy among :attr:`corners`, the plans found so far."""
         return self.corners[-1]
 
     def within(self, budget_usd: float) -> Solution | None:
@@ -91,9 +91,9 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """Return the goal for requests that cannot follow the common plan, given the maximum mean cost in dollars.
+        """Return the goal for requests that cannot follow the plan of the other requests, given the maximum mean cost.
 
-        The goal maximizes accuracy minus a price times cost. At this price, the hull's best plan costs at most ``budget_usd``
+        The goal maximizes accuracy minus a price times cost. At this price, the best plan costs at most ``budget_usd`` dollars
         on average. If all plans cost more, the goal is the lowest cost.
         """
         if self.cheapest.cost_usd > budget_usd:
@@ -104,10 +104,10 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """Return the goal for requests that cannot follow the common plan, given the minimum mean accuracy.
+        """Return the goal for requests that cannot follow the plan of the other requests, given the minimum mean accuracy.
 
-        The goal maximizes accuracy minus a price times cost. At this price, the hull's best plan has at least the accuracy
-        ``floor`` on average, if any plan has it. If the cheapest plan has it, the goal is the lowest cost.
+        The goal maximizes accuracy minus a price times cost. At this price, the best plan has at least the mean accuracy
+        ``floor``, if any plan has it. If the cheapest plan has it, the goal is the lowest cost.
         """
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")

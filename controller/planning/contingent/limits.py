@@ -116,9 +116,10 @@ class Cap:
 
 
 def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, Cap]:
-    """Return the caps on the calls after ``start``, keyed by the name of the objective's field, in the order of relaxation.
+    """Return the caps on the calls after ``start``, keyed by the name of the objective's field.
 
-    The limit of each cap is the part of the bound that the request has not used yet.
+    They are in the order in which they are relaxed. The limit of each cap is the part of the bound that the request has not
+    used yet.
     """
     objective, found = request.objective, {}
     for bound, quantity in bounded_quantities(objective).items():

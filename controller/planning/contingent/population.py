@@ -93,10 +93,10 @@ class Population:
         return self._relaxed(found, *((COST_CAP,) if floor is None else (COST_CAP, FLOOR)))
 
     def hull(self) -> Hull:
-        """Return the part of these plans' upper convex hull that is needed to divide requests between two corners.
+        """Return the part of the plans' upper convex hull that is needed to divide requests between two plans.
 
         Only the part near the objective's bound on the mean is sure to be complete. A plan on the hull may cost more than the
-        bound, because only some of the requests follow this plan.
+        bound.
         """
         # Only the edge that spans the bound is refined: the rest of the hull does not matter for a mixture.
         capped, loose = self._spanning(self.curve), [] if self.uncapped is None else self._spanning(self.uncapped)
@@ -149,9 +149,10 @@ class Population:
         return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
 
     def _goal(self, target: str, floor: float | None, budget: float | None) -> PlanGoal:
-        """Return the goal of requests that cannot follow the root's plan, because a model failed or because they have caps.
+        """Return the goal of requests that cannot follow the plan of the other requests.
 
-        ``floor`` is the minimum mean accuracy and ``budget`` the maximum mean cost in dollars; None without this bound.
+        The reason may be a failed model or the requests' caps. ``floor`` is the minimum mean accuracy and ``budget`` the
+        maximum mean cost in dollars; None without this bound.
         """
         if target == "cost":
             return PlanGoal("cost") if floor is None else self.curve.price_reaching(floor)

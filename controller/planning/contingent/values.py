@@ -35,9 +35,10 @@ class PlanGoal(NamedTuple):
 class Worth(NamedTuple):
     """The value of plans that begin at nodes, edges or branches (groups); each array has one item per node, edge or branch.
 
-    ``accuracy`` and ``cost_usd`` are expected values. ``lost`` is the probability of reaching :data:`NOTHING`; None if it is 0
-    everywhere. ``longest_s`` is the worst-case latency in seconds; None while it is not needed. On a grid of a request's
-    remaining amounts, arrays have the shape (*grid, items).
+    ``accuracy`` and ``cost_usd`` are expected values. ``lost`` is the probability that no model is admitted at some point and
+    the request has no answer to end with. It is None if this probability is 0 everywhere. ``longest_s`` is the worst-case
+    latency in seconds; None while it is not needed. On a grid of a request's remaining amounts, arrays have the shape (*grid,
+    items).
     """
 
     accuracy: FloatArray
@@ -335,7 +336,10 @@ class _Search:
         self._starts, self._size, self._width = starts, size, width
 
     def best(self, keys: Sequence[Callable[[], FloatArray]], admitted: BoolArray | None) -> _Found:
-        """Return each group's best admitted item, comparing by the first key, then the next; ties go to the first item."""
+        """Return the best admitted item of each group, a range of neighbouring items.
+
+        Items are compared by the first of ``keys``; the next key decides ties, and finally the order of the items.
+        """
         left = admitted
         alive = count = len(self._starts)
         items: Integers = np.empty(0, np.intp)

@@ -493,10 +493,9 @@ class _Account:
             self._held.append(piece)
 
     def _handed(self, piece: Piece, *, is_token: bool) -> ChatGenerationChunk:
-        """Convert a part of the answer to a chunk for the caller of a stream, and return it.
+        """Return a part of the answer as a chunk for the caller of a stream.
 
-        ``is_token`` tells whether the part has model output. From then on the call is not repeated, since the caller has seen
-        the output.
+        ``is_token`` tells whether the part has model output. Once such a part is returned, the call is not repeated.
         """
         if is_token:
             self._metered.hand_out()

@@ -587,9 +587,9 @@ class _Candidate:
 
     @cached_property
     def _of_both(self) -> list[HalfScores] | None:
-        """For each part of the requests, the scores of plan minus baseline, from the part's requests that ran both.
+        """For each part of the requests, the scores of the plan minus those of the baseline, from the requests that ran both.
 
-        None if both plans were served on all requests, or if the baseline is a mixture.
+        None if the plan and the baseline were served on all requests, or if the baseline is a mixture.
         """
         if self.fit is None:
             return None

@@ -176,9 +176,10 @@ class ReferredRows:
         )
 
     def holding_back(self, pairs: Iterable[Pair]) -> frozenset[Pair]:
-        """Return the :attr:`open` answers to the requests on which an answer in ``pairs`` scores higher than today's.
+        """Return the :attr:`open` answers, on which a person must decide, to certain requests.
 
-        The gain of such a request counts only after people have decided on its open answers.
+        These are the requests on which an answer in ``pairs`` scores higher than today's. Such a gain counts only after people
+        have decided on the request's open answers.
         """
         better = {
             request

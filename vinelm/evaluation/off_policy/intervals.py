@@ -49,8 +49,8 @@ class OffPolicyEstimate:
     Attributes:
         value: The estimate, in the unit of the scores.
         standard_error: The standard error of the value.
-        low, high: The ends of the interval. It is widened by ``unsupported`` times the largest possible error of one
-            request, because these requests are estimated by the statistical model alone.
+        low, high: The ends of the interval. The interval is widened by ``unsupported`` times the largest possible
+            error of one request.
         effective: Effective number of requests, (sum w)^2 / sum w^2, where w are the weights of the requests that
             followed the policies to the end.
         unsupported: Share of requests that reach a step for which no result was recorded.

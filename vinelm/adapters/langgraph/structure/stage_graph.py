@@ -142,10 +142,11 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """Return the sets of stages that may start together after a node, each with its ``times=`` limits.
+        """Return the sets of stages that may start together after a place of the graph, each with its ``times=`` limits.
 
-        A request takes all edges of the node. Each edge is a choice: it leads to one of its targets. So a set has the stages
-        that start after one target of each edge. Its limits are those of the routes on the way.
+        A place is a node, or a stage inside a subgraph or on an edge. A request takes all edges of the place, and each edge
+        leads to one of its targets. So a set has the stages that start after one target of each edge. Its limits are those of
+        the routes that lead to these stages.
 
         Args:
             node: the place.
@@ -184,9 +185,9 @@ def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Time
     """Return which sets of stages may start together if a request takes several edges (or leaves several nodes) at once.
 
     Each mapping in ``sets`` belongs to one edge. Its keys are the sets of stages that may start after the edge; its values are
-    the ``times=`` limits on the way. For each selection of one key from each mapping, the result has one item: the union of the
-    selected keys, with the union of their limits. If several selections give the same stages, only limits common to all of them
-    remain. Keys pair each stage with the number of places passed before it; if a stage is in several keys, the smallest number
+    the ``times=`` limits on the way. For each selection of one key from each mapping, the result has one item: the union of
+    the selected keys, with the union of their limits. If several selections give the same stages, only limits common to all of
+    them remain. A key has pairs (stage, number of nodes passed before it); if a stage is in several keys, the smallest number
     counts.
 
     Raises:

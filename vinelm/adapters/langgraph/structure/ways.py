@@ -84,7 +84,10 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
 
 
 def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
-    """Return a copy of ``ways``, the possible successors of each place, in which the stages of these places may be repeated."""
+    """Return a copy of ``ways`` in which each of these places may run its stage several times in a row.
+
+    ``ways`` has the possible successors of each place.
+    """
     choices = dict(ways.choices)
     for place in ways.stage_of.keys() & set(places):
         choices[place] = [{place: frozenset(), f"{place}/done": frozenset()}]
@@ -93,7 +96,10 @@ def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
 
 
 def with_skips(ways: Ways, places: Iterable[str]) -> Ways:
-    """Return a copy of ``ways``, the possible successors of each place, in which the stages of these places may be skipped."""
+    """Return a copy of ``ways`` in which a request may skip the stage of each of these places.
+
+    ``ways`` has the possible successors of each place.
+    """
     found = Ways(dict(ways.stage_of), dict(ways.choices), ways.unclear)
     for place in ways.stage_of.keys() & set(places):
         part, skipped, behind = f"{place}/called", f"{place}/skipped", ways.choices[place]
