@@ -132,9 +132,9 @@ class SizesByStops:
         return size, size * (self._persistence - (size * self._persistence).mean())
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the mean size of all requests that reach each node, and 0 for the derivatives.
+        """Return two arrays over the nodes: the mean size of all requests that reach each node, and zeros.
 
-        See :meth:`SizesByOutcome.reaching`.
+        The zeros stand for the derivatives that :meth:`SizesByOutcome.reaching` returns.
         """
         trie, cells = self.cells.trie, self.cells
         of_node, n_of_depth = trie.kinds

@@ -29,13 +29,15 @@ class OneKind:
     """The prior of a pooled mean; see :data:`vinelm.estimator.shrinkage.Prior`."""
 
     def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
-        """Return the application's stage of each node, and further features of the nodes that distinguish request types.
+        """Return the application's stage of each node, and further features that distinguish the nodes of different request
+        types.
 
-        A feature is (name, arrays of labels). Here the stages stay the same and there are no features.
+        Each feature is a pair: its name, and arrays with a number for each node. Here the stages are returned unchanged, and
+        there are no features.
 
         Args:
-            stage: the template's stage of each node, by index.
-            model: the model of each node, by index.
+            stage: for each node, the index of its stage in the template.
+            model: for each node, the index of its model.
         """
         return stage, []
 

@@ -292,9 +292,9 @@ class _Renewal:
         return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else self._compared(row, Shown(label))
 
     def _compared(self, row: Observation, shown: Shown) -> Shown:
-        """Return ``shown`` with the result's stored answer, if the workflow compares answers with those of the current setup.
+        """Return ``shown``, what a result shows at run time, with the stored answer in it if answers are compared with today's.
 
-        Otherwise return ``shown`` unchanged.
+        If the workflow does not compare answers with those of the current setup, return ``shown`` unchanged.
         """
         return shown._replace(answer=row.answer, answer_digest=row.answer_digest) if _has_reference(self._rows) else shown
 

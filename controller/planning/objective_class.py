@@ -60,7 +60,10 @@ class ObjectiveClass:
         return keys
 
     def bounded(self, metrics: PathMetrics, ends: IntArray, node: int) -> list[FloatArray]:
-        """Return the ends' values of each bounded quantity for a request at ``node`` without load; smaller is better."""
+        """Return, for each bounded quantity, its values at the nodes ``ends``, at which a request from ``node`` may end.
+
+        Load is ignored. Signs are chosen so that smaller is better.
+        """
         return [
             _smaller_is_better(quantity, metrics.quantity(quantity, ends, node, self.confidence)) for quantity in self.bounds
         ]

@@ -115,7 +115,7 @@ class PathMetrics:
 
     @property
     def visit_group(self) -> npt.NDArray[np.uint16] | npt.NDArray[np.int32]:
-        """The row of :attr:`visits` that belongs to the path to each node, shape (nodes,)."""
+        """For each node, the index of its path's row in :attr:`visits` (numbers of calls per engine); shape (nodes,)."""
         return self._engine_visits().group
 
     def child(self, node: int, model: str, stage: str | None = None) -> int:

@@ -226,9 +226,9 @@ class Replanner:
             self._forget_below(prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the number of an answer group: if the request ends after ``prefix``, its answer is taken from this group.
+        """Return which answer a request that ends after ``prefix`` should return; None means its last answer.
 
-        A group consists of answers that agree. None if the last answer is to be returned.
+        The result is the number of a class: answers of the request that agree.
         """
         if self._is_off:
             return None

@@ -72,9 +72,9 @@ class Belief:
         return False
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the number of an answer group: if the request ends after ``path``, its answer is taken from this group.
+        """Return which answer a request that ends after ``path`` should return; None means its last answer.
 
-        A group consists of answers that agree. None if the last answer is to be returned.
+        The result is the number of a class: answers of the request that agree.
         """
         return None
 
@@ -148,9 +148,9 @@ class SeenOutcomes(Belief):
         return not self._numbers and self.arm(path)[0] is None
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the number of an answer group: if the request ends after ``path``, its answer is taken from this group.
+        """Return which answer a request that ends after ``path`` should return; None means its last answer.
 
-        A group consists of answers that agree. None if the last answer is to be returned.
+        The result is the number of a class: answers of the request that agree.
         """
         found = self._outcomes.returned_class(self._seen(path).place)
         held = {self._shown[path[:k]].answer_class for k in range(1, len(path) + 1) if path[:k] in self._shown}

@@ -151,8 +151,8 @@ class MeanAbove:
 class MeanBelow:
     """Bets against "the mean is at least ``least``", given that the mean square distance to ``least`` is at most ``square``.
 
-    With y = s·(least − x), wealth is multiplied by (1 + y + y²/2) / (1 + s²·square/2), whose mean is at most 1 under the
-    hypothesis (Catoni's influence function). A single large value cannot ruin the bet, and the values need no bound.
+    Let s be the stake of a bet, x a value, and y = s·(least − x). The value multiplies the wealth by (1 + y + y²/2) / (1 +
+    s²·square/2). This factor's mean is at most 1 under the hypothesis (Catoni's influence function). The values need no bound.
     """
 
     least: float | FloatArray

@@ -87,12 +87,13 @@ class ArmQuestions:
         """Return P(branch | the request continues, the answer is wrong or right); shape (nodes, most branches, 2, points).
 
         The second index is the branch's position among its node's branches, the third is 0 for a wrong and 1 for a right
-        answer. Positions beyond a node's branches have 0.
+        answer. Positions beyond a node's branches have 0. A point is a value of the latent difficulty.
 
         Args:
-            probability: P(yes) of the rows, shape (rows, points).
+            probability: The answers of the regressions, shape (rows, points). Each row asks whether a request takes a branch,
+                given that it takes no earlier branch of the node.
             nodes: the nodes with several branches.
-            base: position in ``probability`` of each row of the regression; None if ``probability`` holds all rows.
+            base: the index in ``probability`` of each row of the regression; None if ``probability`` holds all rows.
         """
         found = np.zeros((len(nodes), self.most_arms, 2, probability.shape[1]))
         for right in (0, 1):

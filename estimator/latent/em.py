@@ -115,7 +115,7 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
 
 
 class _ExpectationMaximization:
-    """The state of the EM fit: the results, and the current regressions of the three questions and of the branches.
+    """The state of the EM fit: the results, and the logistic regressions that predict a call's outcome and the branch after it.
 
     The regressions are fitted to sums over each node's results, because all results of a node have the same features.
     """
@@ -234,9 +234,9 @@ class _ExpectationMaximization:
 
 
 def _log_stop(probability: FloatArray) -> FloatArray:
-    """Return log P(continues) and log P(stops), shape (2, rows, points).
+    """Return log P(continues) and log P(stops), stacked along a first axis of length 2.
 
-    ``probability`` is P(stops), shape (rows, points).
+    ``probability`` is P(stops); the other axes of the result are those of ``probability``.
     """
     return np.stack([_log(1.0 - probability), _log(probability)])
 

@@ -208,12 +208,10 @@ def just_before(trie: Trie, label: Ints) -> Ints:
 
 
 def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
-    """Return, for each node, the labels of calls that every request at the node has made before, as arrays (node, label,
-    times).
+    """Return how often every request at a node has made earlier calls with a certain label, as arrays (node, label, times).
 
-    Several histories (sequences of calls) may lead to a node. ``times`` is the minimum number of a label's occurrences over
-    them. The arrays are sorted by node, then label. With ``memory=k``, the last k calls of a loop are the same in all these
-    histories.
+    Each item says: whichever calls led to the node, at least ``times`` of them have the label. Only numbers above 0 are
+    included. The arrays are sorted by node, then label.
 
     Args:
         trie: the trie.
@@ -262,11 +260,10 @@ def _choice(trie: Trie) -> Ints:
 
 
 def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
-    """Return the earlier decisions between several branches on the way to each node, as arrays (node, decision, branch).
+    """Return which branch a request took at earlier decisions on its way to each node, as arrays (node, decision, branch).
 
-    ``decision`` is the node at which the choice was made, ``branch`` the node that it led to. Several histories (sequences of
-    calls) may lead to a node. Then only the last decision is known, and only if all of them made it after the same stage and
-    model.
+    ``decision`` is the node after which several branches were possible; ``branch`` is the next node on the taken branch. If
+    several sequences of calls may lead to a node, at most the decision right before it is included.
     """
     is_choice = arms_of(trie).is_choice
     nodes = at = certain_nodes(trie)

@@ -25,14 +25,15 @@ TINY = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class PredictedRates:
-    """Predicted rates of every node; arrays have shape (nodes,).
+    """Predicted rates of every node; arrays have shape (nodes,) or (nodes, points). A point is a value of the latent
+    difficulty.
 
     Args:
-        rates: the rates over observed and predicted requests.
+        rates: the rates of the three questions about a node's outcome, over observed and unobserved requests.
         arm_rates: probabilities of the branches, per node.
         reaching: expected number of requests that reach the node, including the ``cells.count`` observed requests.
-        unseen: expected number of unobserved requests that reach the node, by grid point, shape (nodes, points).
-        mean_difficulty: mean grid value of all requests that reach the node, observed or not.
+        unseen: expected number of unobserved requests that reach the node, by difficulty; shape (nodes, points).
+        mean_difficulty: mean latent difficulty of all requests that reach the node, observed or not.
         arms: the branches.
         shares: P(branch | continues) of each branch.
         on_right: expected number of unobserved requests that continue with a right answer, shape (nodes, points).

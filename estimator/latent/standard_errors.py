@@ -291,7 +291,10 @@ def _squares(gradient: FloatArray) -> FloatArray:
 
 
 def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
-    """Return the variance of each branch's share due to the sample of requests that reach its node."""
+    """Return, for each node, the sampling variance of the share of requests that take the branch to this node.
+
+    The sample consists of the requests that reach the node's parent.
+    """
     up = np.maximum(trie.parent, 0)
     reaching = np.maximum(predicted.reaching[up], 1.0)
     shrunk = (predicted.arm_rates.arm * reaching + 1.0) / (reaching + 2.0)
@@ -300,9 +303,9 @@ def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
 
 
 def _unknown(cells: ObservationTable, predicted: PredictedRates) -> FloatArray:
-    """Return for each node the share of requests for which it was not observed how they leave the path to the node.
+    """Return, for each node, the share of requests for which it is unknown where they leave the path to the node.
 
-    A request leaves the path at its end, by an earlier stop, or on another branch.
+    A request leaves the path when it ends or takes another branch.
     """
     trie, arms, size = cells.trie, predicted.arms, len(cells.trie)
     stops = np.bincount(cells.node[cells.stop], minlength=size).astype(np.float64)

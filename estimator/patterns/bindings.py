@@ -190,9 +190,9 @@ def _step(node: Any, step: str | int, paths: dict[str, Path]) -> Iterator[dict[s
 
 
 def _of_words(wanted: Sequence[tuple[str, Binding]], sources: Sources) -> Iterator[Filled]:
-    """Yield arguments filled in with tokens of the shapes that ``wanted`` names, those of the newest message first.
+    """Yield arguments whose values are tokens of the user's messages, with the newest message first.
 
-    Tokens close to each other are combined.
+    Each argument in ``wanted`` names the shape of its token. Within a message, tokens close to each other come first.
     """
     lists = [sources.tokens.get(one.shape, []) for _, one in wanted]
     if not all(lists):

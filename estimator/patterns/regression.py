@@ -47,9 +47,10 @@ def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
 
 
 def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
-    """Return for each key the share of trials that were hits, shrunk towards the share of the next shorter suffix.
+    """Return, for each key, the estimated probability that a call counted under this key is a hit.
 
-    ``keys`` are ordered by the length of their suffix of earlier events, from the shortest.
+    A key's share of hits is shrunk towards the estimate for the key before it. ``keys`` describe the same call after ever
+    longer sequences of earlier events, the shortest first.
     """
     values, p = [], PRIOR
     for key in keys:

@@ -411,11 +411,7 @@ class _Fit:
         return model
 
     def _begun(self, model: AnswerFit) -> AnswerFit:
-        """Return the model with the effects that best explain the answers if all requests are assumed equally easy.
-
-        These effects include what earlier stages found. If they were fitted together with easiness, failed searches would be
-        attributed to hard requests.
-        """
+        """Return the model with the effects that explain the answers if nothing is known about the single requests."""
         # At the beginning the first labeling of each pattern suffices.
         of_types = self.weights @ self.counts[self.starts][:, : len(model.contexts) * N_TYPES]
         counts = of_types.reshape(len(model.contexts), N_TYPES, 1)

@@ -75,10 +75,11 @@ class AnswerTable:
 
     @cached_property
     def label_follows_class(self) -> bool:
-        """Whether all answers of a class (answers of one request that agree) have the same label.
+        """Whether answers of a request that agree (a class) always have the same label: their signal and whether a check
+        passed.
 
-        They do if the label is a function of the answer. If the application chooses between stages, its choice also depends on
-        the position, so only signals are compared.
+        If the application chooses between stages, only the signals are compared. The result is False if no class has two
+        answers.
         """
         signals = [label.signal for label in self.labels]
         branches = any(context.arms for context in self.contexts)
@@ -252,7 +253,8 @@ def _context(
 ) -> tuple[Context, bool]:
     """Return the context of the result ``row``, and whether the result repeats the model's earlier answer.
 
-    ``repeated`` maps a context to the numbers [results, repetitions]; these are updated in place.
+    A context is all that the probability of a right answer depends on, except the request. ``repeated`` maps a context to the
+    numbers [results, repetitions]; these are updated in place.
     """
     arms: tuple[str, ...] = ()
     if course.branches:

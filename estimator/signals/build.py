@@ -141,9 +141,10 @@ class _Nodes:
 
 
 class _Builder:
-    """Builds the trie of signals from the histories, with nodes in pre-order.
+    """Builds the trie of signals from the histories (sequences of a request's calls and their outcomes), with nodes in
+    pre-order.
 
-    A node is a history and the model that runs next.
+    Each node stands for a history and the model that runs next.
     """
 
     def __init__(  # noqa: PLR0917 - what is known of the histories

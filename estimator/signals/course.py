@@ -43,13 +43,13 @@ class Context(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """A situation in which a stage may run: what its answer depends on, except the model and the request itself.
+    """A situation in which a stage runs. The stage's answer depends on it, on the model and on the request.
 
     Args:
         stage: The stage.
         has_answer: Whether an earlier call gave an answer.
-        silent: The last stage before it that writes no answer, such as a router; None without such a stage.
-        arms: The stages between which the application chooses afterwards.
+        silent: The last earlier stage that writes no answer, such as a router; None if there is none.
+        arms: The stages between which the application chooses after this stage; empty without a choice.
         begins: How the request began, a key of :attr:`Course.starts`.
     """
 

@@ -80,7 +80,11 @@ class FirstAnswers:
 
     @cached_property
     def _contexts(self) -> npt.NDArray[np.intp]:
-        """The context of each model's first answer, shape (models,); -1 if the model has no result."""
+        """For each model, the index of its first answer's context (stage and model) in ``predictive.contexts``, shape
+        (models,).
+
+        It is -1 for a model without a result.
+        """
         index = {context: i for i, context in enumerate(self.predictive.contexts)}
         return np.array([index.get(Context(self.stage, name, False, False), -1) for name in self.models], np.intp)
 

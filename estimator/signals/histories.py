@@ -85,7 +85,7 @@ class _Rows(NamedTuple):
     scale: FloatArray
 
     def take(self, at: npt.NDArray[Any]) -> _Rows:
-        """Return an object with only the rows at the given indices."""
+        """Return the rows at the given indices, as a new object."""
         return _Rows(*(values[at] for values in self))
 
 
@@ -184,7 +184,7 @@ class _Growing:
         self.label_of_class = np.full((n, depth), -1, np.int64)
 
     def add_level(self) -> bool:
-        """Add the histories that are one call longer; return False if there are none."""
+        """Extend the histories (sequences of calls with their outcomes) by one call; return False if none can be extended."""
         is_final = len(self.found) + 1 == self.depth
         _close_rare(self.last, self.rows.history, MOST_LAST_ROWS if is_final else MOST_ROWS)
         known = _Before(self.last, self.label_of_class, len(self.found))
@@ -582,15 +582,16 @@ class _Parts:
         label: Ints | None = None,
         new_type: int | None = None,
     ) -> None:
-        """Add to :attr:`parts` the rows that result if the call gives an answer of class ``kind`` after the rows ``at``.
+        """Add to :attr:`parts` the rows that follow some of the rows in :attr:`rows` if the call gives an answer of class
+        ``kind``.
 
         Args:
-            at: indices of the rows before the answer.
-            kind: the class of the answer, or of each row's answer; -1 without an answer.
-            factor: the number of the factor that multiplies the mass; see :class:`_Part`.
-            scale: a number that also multiplies the mass; without ``label``, the rate of each label.
+            at: the indices, in :attr:`rows`, of the rows before the answer.
+            kind: the class of the answer (a number that agreeing answers share), or of each row's answer; -1 without an answer.
+            factor: the number of the factor that multiplies a row's probability; see :class:`_Part`.
+            scale: a number that also multiplies the probability; without ``label``, one number for each label.
             label: the label of each row; None to add the rows once for each label.
-            new_type: the type of the class that this answer begins; None if it begins none.
+            new_type: the type of the class that this answer begins; None if the answer begins no class.
         """
         if not len(at):
             return

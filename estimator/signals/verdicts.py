@@ -77,9 +77,7 @@ class Verdicts:
 
     @cached_property
     def signal(self) -> Ints:
-        """For each label, the index in :attr:`signals` of the label's signal, shape (labels,); -1 if no judge has given that
-        signal.
-        """
+        """For each label, the index of its signal in :attr:`signals`, shape (labels,); -1 if the signal is not in that list."""
         return np.array([self.signals.index(one.signal) if one.signal in self.signals else -1 for one in self.labels], np.int64)
 
     @property
@@ -175,7 +173,8 @@ class Verdicts:
     def log_chances(self, effects: FloatArray, easy: FloatArray) -> FloatArray:
         """Return log P(signal | judge, kind of answer, easiness), shape (judges, kinds, signals, points).
 
-        ``effects`` has the shape of :meth:`no_effects`; ``easy`` is the easiness of each point.
+        The kinds of answer are right, missing and wrong. A point is a possible value of a request's latent traits; ``easy`` is
+        the easiness at each point. ``effects`` has the shape of :meth:`no_effects`.
         """
         if not self.judges:
             return np.zeros((*self.shape, len(easy)))

@@ -109,11 +109,17 @@ def _by_prices(fitted: AnnotatedTrie) -> _Measure:
 
 
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
-    """Return the cost and the optimism of the best contingent plan at each of several prices of a dollar; shape (3, prices).
+    """Return the cost and the optimism of the best contingent plan at each price of a dollar, in three rows; shape (3, prices).
 
-    A price is the accuracy that a plan must gain for one more dollar. The first row is the plan's cost in dollars, as the
-    testing half predicts it. The other two rows are the two optimisms of :func:`_gaps`. ``chooser`` is the fit to the half that
-    chooses the plans, ``judge`` the fit to the half that tests them.
+    A price is the accuracy that a plan must gain for one more dollar. Optimism is what ``chooser`` predicts minus what
+    ``judge`` predicts.
+
+    The first row has the plan's cost in dollars according to ``judge``. The second row has the optimism of its accuracy, the
+    third row that of its advantage over the best single model.
+
+    Args:
+        chooser: The trie from the half of the requests that chooses the plans.
+        judge: The trie from the half that tests them.
     """
     cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
     one, other = SelectablePlans.of(chooser), SelectablePlans.of(judge)
@@ -351,11 +357,11 @@ def _fit(name: str, cells: ObservationTable, template: Template, catalog: Catalo
 
 
 def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tuple[float | None, int]:
-    """Return the root mean square error of P(right) over the nodes with enough held-out results, and the number of these nodes.
+    """Return the root mean square error of P(right) over the nodes with several held-out results, and the number of these
+    nodes.
 
-    ``pairs`` has the fit to each half of the requests, with the results of the other half. If there is no such node, the error
-    is None. The expected product of two different requests' residuals at a node is the squared error of its rate, without
-    sampling noise.
+    The error is corrected for the sampling noise of the results; it is None if there is no such node. ``pairs`` has the fit to
+    each half of the requests, with the results of the other half.
     """
     total = weight = 0.0
     nodes = 0

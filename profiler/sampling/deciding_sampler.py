@@ -115,9 +115,9 @@ class DecidingSampler:
         return bool(self._racing(round_, observations))
 
     def _racing(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
-        """Return the paths of a round of the comparison of single models; empty after the comparison.
+        """Return the request paths of a round in which single models are compared; empty for a round after the comparison.
 
-        The last list is cached, because it is requested twice.
+        The latest result is cached.
         """
         if self._last is None or self._last[0] != round_ or self._last[1] is not observations:
             self._last = round_, observations, self._race.paths(round_, observations)

@@ -357,9 +357,10 @@ class RoundPaths:
         return self._completed(request, prefix, chance)
 
     def first_answer(self, model: str) -> RequestPath | None:
-        """Return a path for the first request in order without an answer by the model; None if the model has answered all.
+        """Return a path that begins with this model, for the first request that the model has not answered; None if there is
+        none.
 
-        The path begins with this model, and its first call is claimed.
+        The path's first call is claimed, so that no other path of the round makes it.
         """
         request = self._unanswered(model)
         if request is None:
@@ -422,7 +423,7 @@ class RoundPaths:
         return RequestPath(request, (model, *others), probability=chance)
 
     def _unanswered(self, model: str) -> str | None:
-        """Return the first request, in order, that the model has not given a first answer; None if there is none."""
+        """Return the first request, in order, whose first call with this model is still to be made; None if there is none."""
         at = self._at[model]
         while at.next < len(self._order):
             request = self._order[at.next]

@@ -68,7 +68,9 @@ class Prices:
         return total
 
     def everything(self, choices: Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]], n_requests: int) -> float:
-        """Return the approximate cost of making each call that requests reach once, in the unit of :attr:`usd`.
+        """Return the approximate cost of a full profile, in the unit of :attr:`usd`.
+
+        A full profile makes every call that a request can reach, each of them once.
 
         Args:
             choices: The possible models of each call; by stage name, if the stages of a call have different models.

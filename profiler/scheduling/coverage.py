@@ -108,9 +108,10 @@ class CellKinds:
         return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
 
     def place(self, row: Observation) -> tuple[int, int, int]:
-        """Return three indices of a result: its depth (from 0), its (stage, model) pair (slot), and what came next.
+        """Return three indices that describe a result: its depth from 0, its pair of stage and model, and what came next.
 
-        What came next, a stage or the end, is an index on the last axis of :attr:`CellCounts.outcomes`.
+        The pair is an index into :attr:`slots`. What came next, a stage or the end, is an index on the last axis of
+        :attr:`CellCounts.outcomes`.
         """
         return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
 

@@ -289,9 +289,13 @@ class CutOff:
         return self.message
 
     def outgrown(self, template: Template, rows: Mapping[Cell, Observation]) -> list[Cell]:
-        """Return the calls in :attr:`cells` after which ``template`` continues, or before which a result is missing.
+        """Return the calls in :attr:`cells` after which a request may continue under ``template``.
 
-        ``template`` may be longer than the template of the results. ``rows`` are all results, keyed by (request id, models).
+        Calls are also returned if their result, or that of an earlier call on their path, is missing.
+
+        Args:
+            template: The current template, which may allow longer requests than the template of the results.
+            rows: All results, keyed by (request id, models).
         """
         found = []
         for request_id, prefix in self.cells:

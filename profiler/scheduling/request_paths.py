@@ -153,7 +153,8 @@ class ActivePath:
         return True
 
     def _foreseen(self, least: int | None = None) -> list[tuple[Visit, ...]]:
-        """Return the possible (stage, model) pairs of each call, from the first call without a result.
+        """Return the (stage, model) pairs that each call of the path may have, beginning with the first call that has no
+        result.
 
         The list has at least ``least`` calls, unless the path has fewer; with None it has all calls.
         """

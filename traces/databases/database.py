@@ -203,8 +203,8 @@ class Database:
     def _fold_log(self) -> None:
         """If the write-ahead log has grown long during a run, copy it into the store's file and empty it.
 
-        A run writes a second marker only to the log. If this marker were in the file, the file would count as complete although
-        later writes of the run may be missing. So it is deleted before the copy, and written to the emptied log afterwards.
+        A marker in the log states that the store has all writes of the run. It must not get into the file while the run
+        continues. So it is deleted before the copy, and written to the emptied log afterwards.
         """
         run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
         if run is None:

@@ -319,10 +319,10 @@ def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[
 
 
 def _latest_that_hold(retired: Iterable[StoredRow], rules: RowRules) -> list[tuple[StoredRow, RowStatus]]:
-    """Return the retired (stored but unused) rows that are valid now, each with the decision of ``rules`` on it.
+    """Return the retired rows (stored, but no longer used) that are valid now, each with the status that ``rules`` gives it.
 
-    Of several valid rows with the same request and prefix, only the one with the highest number is returned. Rows of a broken
-    stage are left out. Rows with shorter prefixes come first.
+    Of several valid rows with the same request and prefix, only the newest is returned. Rows that were retired because of a
+    broken stage are left out. Rows with shorter prefixes come first.
     """
     latest: dict[Cell, tuple[StoredRow, RowStatus]] = {}
     for row in sorted(retired, key=lambda row: row.row_id):

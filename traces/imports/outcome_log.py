@@ -275,7 +275,8 @@ def _reached(
 def _runs(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport) -> Cells:
     """Return the answer of each call of each recorded run, keyed by (request, prefix).
 
-    If ``stopped_if`` is not given, the last answer of each run counts as passed by the workflow's own check, the others as not.
+    If ``stopped_if`` is not given, a run's last answer counts as having passed the workflow's own check, and its earlier
+    answers as having failed it.
     """
     by_run: dict[tuple[str, str], list[RecordedAnswer]] = {}
     for answer in answers:
@@ -373,7 +374,7 @@ def _used_again(cells: Cells) -> set[Cell]:
 
 
 def _without_a_row(answers: Sequence[RecordedAnswer], cells: Cells) -> list[dict[str, Any]]:
-    """Return ledger entries for the recorded answers that are on no path, because they were paid for, too."""
+    """Return a ledger entry with the cost of each recorded answer that has become no row of the store."""
     used = {answer.line for answer in cells.values()}
     return [ledger_entry(one.request_id, (one.model,), one.cost_usd or 0.0) for one in answers if one.line not in used]
 

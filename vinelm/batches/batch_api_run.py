@@ -96,10 +96,11 @@ def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
 
 
 def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes) -> tuple[DatasetForecast, BatchApiForecast]:
-    """Convert a forecast at ordinary prices to batch prices.
+    """Convert a batch's forecast at ordinary prices to batch prices.
 
     Returns:
-        The forecast with batch prices, whose seconds are the longest possible duration; and the savings and the waiting times.
+        Two forecasts. The first is ``forecast`` at batch prices, with the longest possible duration. The second compares both
+        costs and states the longest wait for a batch.
     """
     halved = replace(forecast, usd=PART * forecast.usd, seconds=template.depth * times.wait_s)
     return halved, BatchApiForecast(

@@ -247,9 +247,9 @@ class PlanShares:
         return None if step < -most else min(step, most)
 
     def _weights(self, price: int | None) -> tuple[float, float]:
-        """Return the weight of a dollar and the weight of a second in the planner's costs, if a second has this price.
+        """Return the weight of a dollar and the weight of a second in the planner's costs, for one price of a second.
 
-        ``price`` is an index on the grid of prices; None stands for the price 0. The weights are scaled so that costs stay
+        ``price`` is the index of that price on the grid of prices; None stands for 0. The weights are scaled so that costs stay
         about as large as in the trie.
         """
         if price is None:

@@ -50,8 +50,9 @@ class Plan:
 
     @cached_property
     def choice(self) -> Integers:
-        """The choice for each group of the graph (the index of an edge, or a negative number for the end), as an array.
-        Only the choices after the start apply.
+        """The plan's choice for each branch of the graph, as an array: the index of an edge, or a negative number to end.
+
+        The choices for branches at the start itself are not used.
         """
         return self.below() if callable(self.below) else self.below
 
@@ -462,7 +463,7 @@ class _Arms(NamedTuple):
     """The branches that a plan may meet after the same number of calls, one per array element.
 
     Attributes:
-        group: The branch's group of edges in the graph.
+        group: The branch's index in the graph.
         edge: The plan's choice for the branch: the index of an edge, or a negative number if the request ends.
         chance: The probability that the branch is taken.
         right: The probability that it is taken and the answer so far is correct.

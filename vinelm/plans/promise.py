@@ -76,9 +76,10 @@ class SelectionOptimism:
         )
 
     def or_more(self, other: Self | None) -> Self:
-        """Return the optimism of which ``accuracy``, at each cost, is the larger of this object's and ``other``'s.
+        """Return a copy whose ``accuracy``, the optimism at each cost, is the larger of the values of this object and
+        ``other``.
 
-        ``advantage`` is this object's. If ``other`` is None, return this object.
+        The copy keeps this object's ``advantage``. If ``other`` is None, return this object.
         """
         if other is None:
             return self
@@ -260,12 +261,8 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
 def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accuracy: float) -> float | None:
     """Return an upper bound on the standard error of a plan's accuracy; None if the trie has no standard errors.
 
-    It is for a trie in which a node may stand for several histories (sequences of calls).
-
-    The sampling of the n requests adds the variance p (1 - p) / n, where p is the plan's accuracy. The rest of a node's
-    error is multiplied by the probability of reaching the node and by the probability that no later answer is correct.
-    This rest comes from the effects of stage and model. Nodes of the same stage and model share these effects, so their
-    errors add up as standard deviations; errors of different stages or models add up as variances.
+    It is for a trie in which a node may stand for several histories (sequences of calls). The bound assumes that the errors of
+    nodes with the same stage and model are fully correlated.
 
     Args:
         annotated: An annotated merged trie; ``meta["requests"]`` is the number of requests that it was estimated from.

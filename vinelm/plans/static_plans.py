@@ -132,7 +132,10 @@ class StaticPlans:
 
     @property
     def depth(self) -> int:
-        """The number of plans per assignment: a plan may end after 1, 2, ... or this many calls."""
+        """The maximum number of calls of a request, which is also the number of plans for each assignment of models to stages.
+
+        Each of these plans ends requests after another number of calls.
+        """
         return len(self.graph.levels) - 2
 
     @cached_property
@@ -170,10 +173,8 @@ class StaticPlans:
 
     @property
     def error(self) -> FloatArray:
-        """The standard error of each plan's accuracy, computed as for a contingent plan; NaN if the trie has no
-        standard errors.
-
-        A fixed plan has one model for each stage, so all nodes of one stage where the plan ends have the same model.
+        """The standard error of each plan's accuracy, computed as for a contingent plan; NaN if the trie has no standard
+        errors.
         """
         together, squares = self._worth[5:], self._worth[3]
         if self.graph.right_by_fit is not None:
@@ -302,15 +303,15 @@ class StaticPlans:
             self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
-        """Add weighted standard errors of positions to the plans' results, in place.
+        """Add the errors of plans' end positions to the accumulated errors of the plans, in place.
 
-        The positions are those where plans end or, if a position stands for several histories, all positions.
+        If several histories (sequences of calls) may lead to a position, the errors of all positions on the plans are added.
 
         Args:
-            worth: The results of all plans so far, changed in place.
-            plan: The index of the plan that each error belongs to.
-            at: The position that each error belongs to.
-            own: The errors, each multiplied by its weight.
+            worth: The accumulated results of all plans, changed in place.
+            plan: For each error, the index of its plan.
+            at: For each error, the graph position whose accuracy has this error.
+            own: The standard errors, each multiplied by its weight in the plan's accuracy.
         """
         graph = self.graph
         stage = graph.annotated.trie.stage[graph.nodes[at]]
@@ -321,16 +322,18 @@ class StaticPlans:
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
     ) -> tuple[Integers, Integers, Integers]:
-        """Return three arrays with an item for each branch that may follow one of the given histories.
-
-        The first has the plan's choice on the branch: an edge, or a negative number to end. The second has the index of the
-        branch's group of edges, the third the index of the history.
+        """Follow several histories (sequences of calls) to the branches that the application may take next.
 
         Args:
-            models: The assignments, shape (assignments, stages).
-            plan: The index of each history's plan.
-            at: The position of each history.
-            goes_on: Whether each history continues; others have no branches in the result.
+            models: The model of each stage, one row per assignment of models to stages; shape (assignments, stages).
+            plan: For each history, the index of the plan that it follows.
+            at: For each history, the graph position that it has reached.
+            goes_on: Whether each history continues. A history that does not has no items in the result.
+
+        Returns:
+            Three arrays with an item for each pair of a history and one of its branches. The first has the plan's choice on the
+            branch: the index of an edge, or a negative number to end. The second has the branch's index in the graph. The third
+            has the index of the history.
         """
         graph = self.graph
         row = np.flatnonzero(goes_on)
@@ -367,8 +370,8 @@ class StaticPlans:
         return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
     def _beyond(self, at: Integers) -> BoolArray:
-        """Return a mask of the shape of ``at``: whether the history of each of these positions exceeds a limit that
-        holds for every request.
+        """Return a mask of the graph positions ``at``: True where the calls up to the position exceed a limit for single
+        requests.
         """
         return np.zeros(len(at), np.bool_) if self.within is None else ~self.within[at]
 

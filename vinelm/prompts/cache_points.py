@@ -84,10 +84,7 @@ class PromptCall:
 
     @property
     def marked_parts(self) -> tuple[int, ...]:
-        """The indices of the prompt's parts whose ends are marked for the cache.
-
-        They count all parts of the prompt, also those that ``points`` leaves out.
-        """
+        """The indices of the prompt's parts whose ends are marked for the cache; all parts of the prompt are counted."""
         return tuple(mark if mark < _FIRST_POINTS else mark + self.left_out for mark in self.marks)
 
     def begun(self) -> None:

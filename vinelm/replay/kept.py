@@ -80,8 +80,9 @@ class ReplayUnit:
 class _Sampled(NamedTuple):
     """The call that represents a request in a step, as a row of the store, and what is known about the request.
 
-    The call is drawn from the step's ``calls`` calls in the request: it has the smallest random ``number``. It represents
-    ``stands_for`` calls if only a part was recorded. ``day`` is the UTC day of the call, in days since 1970; None if unknown.
+    The step made ``calls`` recorded calls in the request; this one was drawn because it has the smallest random ``number``.
+    ``stands_for`` is the number of real calls for each recorded call. ``day`` is the UTC day of the call, in days since 1970;
+    None if unknown.
     """
 
     number: int
@@ -108,15 +109,15 @@ class Weighing(NamedTuple):
 class Sample:
     """Sampled calls of a trace: whole requests, drawn by the seed, in bounded memory.
 
-    A request that represents more calls is drawn with a higher probability, so all drawn requests have the same weight.
+    A recorded request may represent several requests that were not recorded. Such a request is used with a higher probability;
+    all used requests then have the same weight.
 
     Attributes:
         bill: The costs of all calls of the trace, by step.
         digest: A digest of all calls of the trace that does not depend on their order.
-        days: The number of usable calls on each day, keyed by step, then by the UTC day in days since 1970. Calls
-            without a time are left out.
-        weighed: The numbers of sampled and used requests, keyed by step; only for steps whose requests had different
-            weights.
+        days: The number of usable calls on each day, keyed by step, then by the UTC day in days since 1970. Calls without a
+            time are left out.
+        weighed: For steps whose requests had different weights: how many requests were sampled and used, keyed by step.
 
     Args:
         calls: The recorded calls; the stream is read once.
@@ -260,7 +261,7 @@ class Links:
         return self._clusters[cluster]
 
     def next(self, cluster: str, prompt: Mapping[str, Any]) -> str:
-        """Count the next request of a stream, and return the name of its group; see :meth:`cluster_of`."""
+        """Count the next request of a stream, and return the group that it belongs to; see :meth:`cluster_of`."""
         self.count(cluster)
         return self.cluster_of(cluster, _json(prompt))
 
@@ -345,7 +346,7 @@ class Kept:
             self.units[row["unit_id"]] = ReplayUnit(**{**row, "answer": json.loads(row["answer"])})
 
     def note(self, answer: Answer) -> None:
-        """Put an answer that is already stored into the memory, from which answers are read."""
+        """Add an answer that is already stored to :attr:`answers`, which holds the answers in memory."""
         unit_id, _, model = answer.key.partition(" ")
         self.answers[int(unit_id), model] = answer
 

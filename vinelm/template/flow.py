@@ -126,7 +126,7 @@ class Flow:
         return tuple({stage: tuple(sorted(level[stage], key=order)) for stage in sorted(level, key=order)} for level in found)
 
     def at(self, stages: Sequence[str]) -> int:
-        """Return the index of the position that a request has after running these stages.
+        """Return a request's position in the automaton after it has run these stages, as an index into :attr:`positions`.
 
         Raises ``KeyError`` with the name of the first stage that is not allowed in this order.
         """

@@ -286,9 +286,9 @@ class Template:
         return self.form.noted(stage)
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
-        """Return the value that a result stores as ``stopped``: the verdict of the workflow's own check.
+        """Return the value of a result's field ``stopped``: whether the workflow's own check passed.
 
-        Without a check, or if the application chooses the next stage, it is whether the request has ended.
+        If there is no check, or if the application chooses the next stage, the value is ``has_ended``.
 
         Args:
             has_ended: Whether the request has ended.
@@ -575,9 +575,7 @@ class Branching:
         return stages
 
     def answered(self, rows: Sequence[_Row]) -> Sequence[_Row]:
-        """Return only the last of a request's rows. The earlier rows need not show an answer, because another stage followed
-        them.
-        """
+        """Return only the last of a request's rows, because only this row must have an answer."""
         return rows[-1:]
 
     def slots(self, depth: _Slots, slot: _Slots) -> _Slots:
@@ -648,7 +646,10 @@ class Chain(Branching):
 
     @property
     def goes_on_past_ends(self) -> bool:
-        """Whether a profile can continue requests that the workflow's own check has ended; False under the rule "oracle"."""
+        """Whether a profile can continue requests that the workflow's own check has ended.
+
+        False if requests end when their answer is right (the stop rule "oracle").
+        """
         return self._template.stop == "workflow"
 
     @property

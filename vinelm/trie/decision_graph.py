@@ -314,7 +314,7 @@ class DecisionGraph:
         return self._shapes[self.level_of(span.nodes[0])][1]
 
     def arms(self, span: Span) -> int:
-        """Return how many groups of edges leave each position of the span's level; 0 if the numbers differ."""
+        """Return how many branches leave each position of the span's level; 0 if not all positions have the same number."""
         return self._shapes[self.level_of(span.nodes[0])][0]
 
     def level_of(self, position: int) -> int:
@@ -395,7 +395,7 @@ class DecisionGraph:
         return np.asarray(self.target[slice(*span.edges)] - below.nodes[0])
 
     def _per_source(self, values: FloatArray) -> FloatArray:
-        """Return, for each group, the sum of ``values`` over all groups with the same source."""
+        """Return, for each branch, the sum of ``values`` over all branches that leave the same node; shape (branches,)."""
         return np.asarray(np.bincount(self.source, values, len(self.nodes))[self.source])
 
 

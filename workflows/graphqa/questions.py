@@ -116,10 +116,10 @@ def _most(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, An
 
 
 def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> tuple[Node, list[tuple[str, str]]]:
-    """Return a random node that can be found by its name, and a random path of ``hops`` edges that starts at its kind.
+    """Return a random node that can be found by its name, and a random sequence of ``hops`` steps from that node's kind.
 
-    The path is a list with (type of edge, kind of the nodes at its other end) for each edge. If possible, no edge has the same
-    type as the previous edge.
+    Each step is a pair: an edge's type, and the kind of the nodes to which the edge leads. If possible, no step has the same
+    type of edge as the step before.
     """
     kind = rng.choice([kind for kind in sorted(walks) if _named(source, kind)])
     start = rng.choice(_named(source, kind))

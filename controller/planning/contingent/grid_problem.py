@@ -108,7 +108,7 @@ class GridProblem(Problem):
         return found, found.best_of(span, worth, admitted), lambda first: self._followed(first, goal)
 
     def _in_time(self, goal: PlanGoal) -> PlanGoal:
-        """Return the goal with a penalty for late answers. Without a penalty, the cheapest plan would never answer in time."""
+        """Return a copy of the goal with the penalty for a late answer (``late``) set."""
         if goal.target == "cost":
             return goal._replace(late=1.0 if goal.price else 0.0)
         return goal._replace(late=self.late)

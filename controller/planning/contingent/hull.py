@@ -117,9 +117,9 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self) -> list[Solution]:
-        """Return the plans at all corners of the hull that are known after a further search.
+        """Search for further corners of the convex hull between those known, and return the plans at all known corners.
 
-        The search finds up to :data:`MOST_CORNERS` further corners between those already known.
+        At most :data:`MOST_CORNERS` corners are added.
         """
         waiting, most = list(pairwise(self.corners)), MOST_CORNERS
         while waiting and most > 0:

@@ -199,11 +199,12 @@ class Admissible:
 
 
 def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admissible, measure: Cap) -> FloatArray:
-    """Return for each branch of the start the lowest worst case of any plan that answers every request, in seconds or dollars.
+    """Return, for each branch at the start, the worst-case seconds (or dollars) of the plan with the smallest worst case.
 
-    A plan's worst case is its longest (or most expensive) sequence of calls. ``measure`` is a cap that says whether seconds or
-    dollars are added up; its limit is ignored. The result is infinite if no allowed plan answers on every branch. Ending at the
-    start itself does not count as a plan.
+    A plan's worst case is the total of its longest (or most expensive) sequence of calls. Only plans that answer every request
+    and make a call after the start are compared. The result is infinite if no such plan is allowed.
+
+    ``measure`` is a cap that tells whether seconds or dollars are added up; its limit is ignored.
     """
     spans, masks = admission.admitted(spans)
     below: FloatArray | None = None
@@ -223,9 +224,15 @@ def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission:
 
 
 def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
-    """Return for each node of a level the lowest worst case of any plan from there on, in seconds or dollars.
+    """Return, for each node of a level, the worst-case seconds (or dollars) of the plan with the smallest worst case.
 
-    ``least`` has the lowest worst case from each branch of these nodes on. For ``measure`` see :func:`least_of_the_longest`.
+    The plans are those for requests at the node. See :func:`least_of_the_longest`, also for ``measure``.
+
+    Args:
+        graph: The decision graph.
+        span: The part of the level.
+        least: The same for each branch that leaves these nodes.
+        measure: A cap.
     """
     low, high = span.nodes
     groups = slice(*span.groups)

@@ -222,7 +222,8 @@ class Population:
     def _fixed_errors(self) -> FloatArray:
         """Return the standard error of each fixed plan's accuracy.
 
-        Over merged nodes, where computing it is slow, it is NaN unless the plan is more accurate than all cheaper plans.
+        If several paths may lead to a node, the error is slow to compute. Then it is NaN for plans that are not allowed, and
+        for plans that a cheaper plan equals or exceeds in accuracy.
         """
         if self.problem.graph.is_tree:
             return self.fixed.error

@@ -127,10 +127,12 @@ class Induction:
         return self._best_edges(0, below, with_latency)
 
     def _best_edges(self, depth: int, below: Worth | None, with_latency: bool) -> Best:
-        """Return the best edge of each branch (group) of the level ``depth``, an index into ``spans``.
+        """Return the best edge of each branch at the nodes of the level ``depth``, an index into ``spans``.
 
-        ``below`` is the value of the next level's nodes; None for the last level. ``with_latency`` tells whether to compute the
-        worst-case latency, too.
+        Args:
+            depth: The level's index.
+            below: The values of the next level's nodes under the best plan; None for the last level.
+            with_latency: Whether to compute the worst-case latency, too.
         """
         graph, span = self.graph, self.spans[depth]
         low, high = span.edges

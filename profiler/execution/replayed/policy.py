@@ -336,7 +336,10 @@ class ReplayPolicy(UnitPolicy):
         return self._joint.follows(self._stages_before(len(self._expected)))
 
     def record_after(self, row: Observation) -> Record:
-        """Return the record extended by the job's invocation. ``row`` is the job's result before :meth:`joint_row`."""
+        """Return the record of the request's earlier invocations, extended by the job's invocation.
+
+        The added invocation has the latency of ``row``, the job's result.
+        """
         own = RecordedInvocation(self.stage, self.prefix[-1], row.latency_s, list(self._calls))
         return Record((*self.before.invocations, own), self.reached)
 

@@ -730,10 +730,8 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
     """Return whether to test the plan ``one``, which runs a single model on every call.
 
-    It is tested if it is predicted to save enough, and no plan in ``among`` is predicted to be as accurate at no higher cost.
-
-    Only predictions and the numbers of recorded results are used, so test answers have no influence. Plans that far fewer
-    requests have run than ``one`` are ignored: their predictions may be too high, and little could be proven about them.
+    It is tested if it is predicted to save enough, and if no other plan is predicted to be as accurate at no higher cost. The
+    other plans are those in ``among``; plans that far fewer requests have run than ``one`` are ignored.
     """
     if one.promised_usd > (1.0 - LEAST_SAVED) * one.baseline.promised_usd:
         return False
@@ -750,12 +748,11 @@ def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, leve
     """Return each plan in ``found`` with the interval of its gain over the baseline.
 
     Args:
-        found: The plans.
+        found: The plans. The first ``rungs`` of them are tested.
         baseline: The plan to compare with.
         seed: The seed of the random draws.
         level: The confidence of each end.
-        rungs: How many of the plans, from the first on, are tested. Their intervals are widened, so that they also hold
-            for whichever of these plans is best.
+        rungs: The number of tested plans. Their intervals are widened, so that they also hold for the best of these plans.
     """
     gains = [one.gain for one in found[:rungs] if one.gain is not None and one.is_identified]
     best = best_of(gains, seed, level)
@@ -793,8 +790,7 @@ def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
 def ends(found: Moments, factor: float = 1.0, level: float = LEVEL) -> tuple[float, float]:
     """Return the lower and upper end of a mean's confidence interval.
 
-    The usual interval is too short if rare losses (or gains) happened not to be observed. So each end is corrected by
-    the third moment (Johnson 1978), as if one more request had been lost (or won).
+    Each end is moved outward to allow for rare losses (or gains) that happened not to be observed.
 
     Args:
         found: The moments of the mean.
@@ -864,10 +860,10 @@ def _seconds(ways: Sequence[HeldOutPolicy]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """Return, as a median over the plans that save enough, the effective number of requests behind a plan's estimated gain.
+    """Return the median of :attr:`_Candidate.followed` over the plans that save enough; 0 if no plan saves enough.
 
-    The result is 0 if no plan saves enough. ``usd`` is the baseline's predicted cost
-    per request in dollars.
+    ``followed`` is the effective number of requests that support a plan's estimated gain. ``usd`` is the baseline's predicted
+    cost per request in dollars.
     """
     known = [
         one.followed for one in found if not one.is_same and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd

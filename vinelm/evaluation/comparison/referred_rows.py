@@ -195,23 +195,23 @@ class ReferredRows:
 
     @property
     def may_hide(self) -> bool:
-        """Whether any stored answer counts as equal to today's but may have another score."""
+        """Whether a person might score any stored answer differently from today's answer, although the two count as equal."""
         return any(about.hides for answers in self.answers.values() for about in answers.values())
 
     def hidden(self, pairs: Iterable[Pair], *, is_hopeful: bool = False) -> float:
-        """Return an upper bound on a plan's mean loss on those of its answers that count as equal to today's.
+        """Return an upper bound on how much worse a plan's answers are that count as equal to today's; a mean over these
+        answers.
 
-        The bound is the upper end of a confidence interval for a binomial share (Clopper and Pearson 1934), computed
-        from those answers that people were asked about. The total loss is rounded up to a whole number. Requests with
-        the same prompt carry the same information, so their effective number is used (Korn and Graubard 1998).
+        The bound is the end of a confidence interval, computed from those answers that people were asked about. Requests with
+        the same prompt carry the same information, so they count as fewer requests.
 
         Args:
             pairs: The plan's answers, as (request id, digest).
             is_hopeful: See :meth:`scored`.
 
         Returns:
-            A share in [0, 1]: 0 if equal answers always have equal scores; 1 if their scores may differ and no person
-                was asked yet.
+            A share in [0, 1]: 0 if equal answers always have equal scores; 1 if their scores may differ and no person was asked
+            yet.
         """
         every = [
             (about, self.said.get((about.unit, digest)))

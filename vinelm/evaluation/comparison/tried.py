@@ -97,10 +97,7 @@ def as_known(
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
     """Return the trie restricted to steps that enough requests took (:func:`tried_steps`), and a report on this trie.
 
-    The report is a copy of ``evidence`` in which the figures of the most accurate plan are those of the restricted trie.
-
-    If many paths have only a few rows each, little is known about the path with the best estimate. The current setup
-    and the plans over tried steps are known well, so only these plans are considered as replacements.
+    The report is a copy of ``evidence``, except that the figures of the most accurate plan are those of the restricted trie.
 
     Args:
         annotated: A trie with standard errors.

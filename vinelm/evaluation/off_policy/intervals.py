@@ -119,18 +119,18 @@ def estimate_mean(
 
 @dataclass(frozen=True, kw_only=True)
 class Moments:
-    """The moments from which an interval of a mean is computed.
+    """The mean of the requests' scores, and the sums from which its confidence interval is computed.
 
     Attributes:
         value: The mean.
-        residuals: Each request's difference from the mean of its part, shape (requests,). The sum of their squares is the
-            variance of ``value`` times the squared number of requests.
-        square, fourth: The sums of the residuals' second and fourth powers, plus the allowance of
+        residuals: For each request, the part of its score that remains unexplained by the mean of its part of the requests and
+            by a regression; shape (requests,).
+        square, fourth: The sums of the residuals' second and fourth powers. Both are increased if ``bound`` is known; see
             :func:`estimate_mean`.
         effective, unsupported: See :class:`OffPolicyEstimate`.
-        heaviest: The weight of one request of the part with the fewest requests that followed the policies; infinite if
-            a part has none.
-        bound: The maximum that a request can add; 0 without a maximum.
+        heaviest: The largest weight of a single request in the sum of the scores; infinite if no request of some part followed
+            the policies.
+        bound: The most that one request can change the sum; 0 if no maximum is known.
     """
 
     value: float
@@ -153,15 +153,16 @@ class Moments:
         return math.sqrt(self.square) / len(self.residuals)
 
     def quantile(self, share: float) -> float:
-        """Return the quantile of Student's distribution at probability ``share``; the degrees of freedom are the number of
-        requests that vary.
+        """Return the quantile of Student's distribution at probability ``share``.
+
+        The degrees of freedom are an effective number of requests, estimated from the residuals' fourth powers.
         """
         return float(stdtrit(_freedom(self.square, self.fourth, self.effective), share))
 
     def reach(self, share: float) -> float:
-        """Return how far the end of a confidence interval, at probability ``share``, lies from the value.
+        """Return half the width of the confidence interval of :attr:`value` whose upper end has the probability ``share``.
 
-        The possible error from requests without recorded rows at some step is included.
+        The width includes the possible error from requests that reach a step without a recorded result.
         """
         return self.quantile(share) * self.standard_error + self.unsupported * self.bound
 

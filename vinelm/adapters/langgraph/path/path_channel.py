@@ -41,7 +41,7 @@ class ChannelSession:
 class ShownOutcome(TypedDict):
     """The outcome of an invocation in stored form: its signal and answer class, as in :class:`~vinelm.signals.Outcome`.
 
-    ``first`` holds the values of the ``answer=`` keys, if the invocation gave the first answer of its class.
+    If the invocation gave the first answer of its class, ``first`` holds the state's values that form the answer.
     """
 
     signal: str | None

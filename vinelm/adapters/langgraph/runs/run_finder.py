@@ -643,7 +643,9 @@ def current_runtime() -> Runtime[Any] | None:
 
 
 def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
-    """Return ``run``, with an account in the graph's checkpointer if the run has a cap and the graph a checkpointer."""
+    """Make ``run`` store its payments with the graph's checkpoints, if it has a cap and the graph a checkpointer; return
+    ``run``.
+    """
     if config is not None and run.can_keep_account:
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)

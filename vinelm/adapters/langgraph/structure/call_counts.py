@@ -237,8 +237,8 @@ def _root_of(expression: ast.AST) -> str:
 def _turns(body: Sequence[ast.stmt]) -> int:
     """Return the factor by which a loop multiplies the number of model calls in its body.
 
-    It is 1 if the body ends with ``return`` or ``break``, since such a loop is a retry. For other loops it stands for many
-    turns.
+    It is 1 if the body ends with ``return`` or ``break``, since such a loop is a retry. Otherwise it is a large number, because
+    the number of turns is unknown.
     """
     last = body[-1]
     if isinstance(last, ast.Try):

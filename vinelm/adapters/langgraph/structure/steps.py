@@ -138,9 +138,9 @@ class _Writer:
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """Return those supersteps of ``onward`` from which requests reach a superstep that another one of ``onward`` reaches.
+        """Return those supersteps of ``onward`` that share a reachable superstep with another one of ``onward``.
 
-        Requests reach such a superstep in any number of steps, including none.
+        A superstep counts as reachable from itself.
         """
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
