@@ -288,9 +288,10 @@ class _Prompt:
         )
 
     def usd(self, charged_usd: float, shared: Mapping[_Key, _Common], requests_per_hour: float) -> float:
-        """Return the result's cost in dollars at this rate of requests, given the dollars that were charged for it.
+        """Return what the result would cost, in dollars, if the service got ``requests_per_hour`` requests per hour.
 
-        ``shared`` has the common part of the prompts of each stage and cache.
+        ``charged_usd`` are the dollars that it cost in the profile. ``shared`` has, for each stage and prompt cache, the
+        beginning that its prompts have in common.
         """
         price, common = self.model.price, shared.get(self.key)
         if self.static is not None:

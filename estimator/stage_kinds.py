@@ -72,9 +72,9 @@ class StageKinds(OneKind):
         return StageKinds(stage, kind) if kind.any() else ONE_KIND
 
     def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
-        """Return the application's stage of each node, and two features: the request type, and the pair of type and model.
+        """Return the application's stage of each node, and two features: the request type, and that type with the model.
 
-        See :meth:`OneKind.labelled`.
+        A feature is (name, arrays with a label for each node); see :meth:`OneKind.labelled`.
         """
         kind = self.kind[stage]
         return self.stage[stage], [("kind", (kind,)), ("suited", (kind, model))]

@@ -66,7 +66,7 @@ class FleetView:
 
     @property
     def slack_s(self) -> FloatArray:
-        """The seconds to spare: time until the deadline minus expected remaining time, shape (n,); infinite without deadline.
+        """For each live call, the seconds until the deadline minus the expected remaining seconds; infinite without a deadline.
 
         An unknown remaining time counts as zero.
         """
@@ -75,9 +75,9 @@ class FleetView:
 
     @property
     def left_s(self) -> FloatArray:
-        """The request's expected remaining seconds, shape (n,); NaN if unknown.
+        """For each live call, the expected seconds until its request ends; NaN if unknown.
 
-        It is ``rest_s`` minus the time that the call has already run, but never below 0.
+        This is ``rest_s`` minus the time that the call has already run, but never below 0.
         """
         return np.maximum(self.rest_s - self.running_s, 0.0)
 

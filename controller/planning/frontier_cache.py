@@ -87,9 +87,8 @@ class FrontierStore:
 class ShapeFrontiers(NamedTuple):
     """The frontier stores for objectives of one shape, which differ only in the values of their bounds.
 
-    ``unloaded`` is the store without load, ``loaded`` the store under load. A store is None if every plan scans the subtree
-    instead. ``is_live`` is True if the target depends on the load, so that the first feasible end of a frontier need not be the
-    best.
+    ``unloaded`` is the store without load, ``loaded`` the store under load. A store is None if frontiers are not stored; every
+    plan then scans the subtree. ``is_live`` is True if the target is latency, which depends on the load.
     """
 
     unloaded: FrontierStore | None

@@ -57,7 +57,7 @@ Quantity = Metric | Remaining
 
 
 def metric_of(quantity: Quantity) -> Metric:
-    """Return the metric of ``quantity``: the quantity itself, or the metric of which it is the remaining part."""
+    """Return the metric of a quantity, which is either a metric itself or the remaining part of one."""
     return quantity.metric if isinstance(quantity, Remaining) else quantity
 
 
@@ -97,7 +97,7 @@ def bounds_averages(objective: Objective) -> bool:
 
 
 def remaining_latency(objective: Objective) -> Remaining:
-    """Return the latency quantity that the objective's latency cap limits."""
+    """Return the request's remaining latency, which the objective's latency cap limits; see :class:`Remaining`."""
     if objective.risk != "mean+sd":
         return Remaining(Metric.LATENCY)
     return Remaining(Metric.LATENCY, DEFAULT_Z if objective.z is None else objective.z)

@@ -98,7 +98,7 @@ class PathDecision(Decision):
 
     @property
     def errors(self) -> Errors:
-        """The standard errors of the path's figures."""
+        """The standard errors of the path's accuracy and cost."""
         known = self.annotated.accuracy_se, self.annotated.cost_se
         accuracy, cost_usd = (None if errors is None else float(errors[self.target]) for errors in known)
         return Errors(accuracy, cost_usd)
@@ -329,11 +329,11 @@ class ChanceDecision(PathDecision):
 
 
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
-    """Return what to expect from each call of the path to ``target`` on: (accuracy, cost in dollars, latency in seconds).
+    """Return the expected accuracy, dollars and seconds of the rest of the path to ``target``, for each of its calls.
 
-    The list has one tuple per call of the path, the first call first, with figures from this call to the end of the path. They
-    are computed backwards from the end: a request at the parent of node u spends ``cost_usd[u]`` and ends at u with probability
-    ``stop[u]``.
+    The list has one tuple (accuracy, cost in dollars, latency in seconds) per call, the first call first. It counts this call
+    and the calls after it. The figures are computed backwards from the end: a request at the parent of node u spends
+    ``cost_usd[u]`` and ends at u with probability ``stop[u]``.
     """
     nodes = annotated.trie.path(target)
     found = [(float(annotated.success[target]), float(annotated.cost_usd[target]), float(annotated.latency_s[target]))]

@@ -19,10 +19,10 @@ Z95 = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A share of requests, with a standard error that is never 0.
+    """A rate such as a judge's sensitivity, measured on requests, with a standard error that is never 0.
 
     Attributes:
-        share: The mean over requests of each request's share, in [0, 1].
+        share: The rate, in [0, 1]: the mean of one share per request, such as the share of its verdicts that are correct.
         requests: The number of these requests.
     """
 

@@ -192,7 +192,7 @@ class ArmModel:
 
     @cached_property
     def _rows(self) -> Ints:
-        """The indices of the regression's rows whose nodes have decisions."""
+        """The indices of the regression's rows for the nodes at which requests were seen to choose a branch."""
         return np.flatnonzero(np.isin(self.questions.node, self.nodes))
 
     @cached_property
@@ -251,7 +251,7 @@ class ArmModel:
 class ChoiceProbabilities:
     """P(branch | its node is reached and the request continues), given a wrong or a right answer there.
 
-    Both arrays have the shape (branches, points).
+    Both arrays have the shape (branches, points). The points are values of the latent difficulty.
     """
 
     if_wrong: FloatArray

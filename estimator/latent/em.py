@@ -67,10 +67,9 @@ class LatentFit:
     Args:
         posterior: P(grid point) of each request, shape (requests, points).
         grid: the points of the latent difficulty (higher is easier), shape (points,).
-        probabilities: P(yes) of each question at each node.
+        probabilities: P(right answer), P(stop after a right answer) and P(stop after a wrong answer) at each node.
         belief: P(right) of each result, shape (results, 1) or (results, points).
-        regressions: a regression for each question, in the order of :class:`OutcomeProbabilities`; None for a question with a
-            certain answer.
+        regressions: a regression for each of these three probabilities, in this order; None for one that is always 0 or 1.
         arms: the model of the branches; None if every node has only a single branch.
     """
 
@@ -92,7 +91,7 @@ class LatentFit:
 def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> LatentFit:
     """Fit the latent model by expectation maximization (EM) and return it.
 
-    Each iteration takes a Newton step for each question and updates each request's posterior.
+    Each iteration takes a Newton step for each regression, and updates the posterior of each request's difficulty.
 
     Args:
         cells: the results.
@@ -144,9 +143,9 @@ class _ExpectationMaximization:
         )
 
     def probabilities(self, *, of_all: bool = True) -> OutcomeProbabilities:
-        """Return P(yes) of the three questions at all nodes, or without ``of_all`` only at the nodes with results.
+        """Return the probabilities of a right answer, of a stop after a right answer, and of a stop after a wrong answer.
 
-        Under the oracle stop, a right answer always stops the request and, without failed calls, a wrong answer never does.
+        The result has all nodes or, without ``of_all``, only the nodes with results.
         """
         answerable = self.cells.trie.answerable if of_all else self.cells.trie.answerable[self.rows]
         certain = np.ones((len(answerable), len(self.grid)))

@@ -153,7 +153,7 @@ class Part:
 
 
 def _arm_parts(trie: Trie) -> list[Part]:
-    """Return the groups of columns for effects of earlier branches: how they change the logits of later nodes."""
+    """Return the features of a request's earlier branches, as groups of columns. They change the logits of later nodes."""
     stage, model = trie.stage.astype(np.int64), trie.model.astype(np.int64)
     nodes = certain_nodes(trie)
     up = trie.parent[nodes].astype(np.int64)
@@ -195,10 +195,10 @@ def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
 
 
 def just_before(trie: Trie, label: Ints) -> Ints:
-    """Return, for each node, the label of the call that comes right before the node's call, shape (nodes,).
+    """Return, for each node, the label of the call right before the node's own call, shape (nodes,).
 
-    For first calls, it is the label of the root. It is -1 if several sequences of calls lead to the node and the labels of
-    their last calls are not all equal. ``label`` has the label of each node's own call, shape (nodes,).
+    A label is a number, for example of a stage and model; ``label`` has the label of each node's own call. A first call gets
+    the label of the root. The result is -1 if several sequences of calls lead to the node and end with different labels.
     """
     order = np.argsort(trie.target, kind="stable")
     starts = np.flatnonzero(np.diff(trie.target[order], prepend=0))  # every node except the root has an edge into it

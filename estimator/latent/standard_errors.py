@@ -111,7 +111,7 @@ def standard_errors(
 
 @dataclass(frozen=True, eq=False)
 class MovedRates:
-    """The regression of one question, and the derivatives of rates by its logits; arrays have shape (nodes,).
+    """A regression, and how the rates at the nodes change with the logits that it predicts; arrays have shape (nodes,).
 
     Attributes:
         regression: the regression.
@@ -198,17 +198,18 @@ def _choice_steps(model: ArmModel, predicted: PredictedRates) -> tuple[Matrix, M
 
 
 class Gradients(NamedTuple):
-    """Derivatives by a question's coefficients, times a root of their covariance, at the nodes of one subtree of the root.
+    """How rates at the nodes of one subtree of the root change with the coefficients of one regression.
 
-    Arrays have one row per node, shape (nodes, coefficients), except ``up``; ``passed`` and ``own`` are 0 without an effect.
+    Each row is the gradient at one node by the coefficients, times a Cholesky factor of their covariance. Arrays have the shape
+    (nodes, coefficients), except ``up``; ``passed`` and ``own`` are 0 without an effect.
 
     Attributes:
         nodes: the range of the subtree's nodes.
         trie: the trie.
         up: the index of each node's parent, shape (nodes,).
-        arm: the change of log P(branch into the node).
-        passed: the change of the probability that a request ends at the parent with a correct answer.
-        own: the change of the probability that a request ends at the node with a correct answer, if the path ends there.
+        arm: the gradient of log P(branch into the node).
+        passed: the gradient of the probability that a request ends at the parent with a correct answer.
+        own: the gradient of the probability that a request ends at the node with a correct answer, if the path ends there.
     """
 
     nodes: slice

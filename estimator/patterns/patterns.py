@@ -40,7 +40,7 @@ class Patterns:
 
     Args:
         reads: the names of the read-only tools.
-        sets: pairs of a tool and a set of bindings for its arguments.
+        sets: pairs of a tool and a set of bindings, which says where the arguments of the tool's calls come from.
         counts: for each key under which possible calls are counted (:func:`~vinelm.estimator.patterns.regression.keys_of`), the
             numbers (hits, trials). Trials are all these calls; hits are those requested before the next write.
         coefficients: the coefficients of the logistic regression, one for each feature; empty without enough data.
@@ -91,7 +91,10 @@ class Patterns:
         return PatternsInRun(self)
 
     def candidates_of(self, seen: SessionState) -> list[ToolCandidate]:
-        """Like :meth:`candidates`, for a session state that the caller keeps up to date with :meth:`SessionState.add`."""
+        """Return the reads that may be requested before the next write, most likely first, like :meth:`candidates`.
+
+        ``seen`` is the session's state, which the caller keeps up to date with :meth:`SessionState.add`.
+        """
         if not self.coefficients:
             return []
         found = []

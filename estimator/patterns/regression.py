@@ -65,8 +65,8 @@ def features_of(
 ) -> list[float] | None:
     """Return the values of :data:`FEATURES` for a possible call.
 
-    They depend on the session, and on the sets of bindings that yield the call, mainly the set for which the call is most
-    likely.
+    They depend on the session, and on the sets of bindings (sources of the call's arguments) that yield the call, mainly the
+    set for which it is most likely.
 
     Returns None for a call whose counts give a probability below :data:`FLOOR`.
 
@@ -74,7 +74,7 @@ def features_of(
         possible: the call.
         seen: the session so far.
         sets: the tools and sets of bindings.
-        lookup: returns the hits and trials of a key.
+        lookup: returns how often the calls of a key were requested before the next write, and how many such calls there were.
     """
     chains = [(backed_off(keys_of(one, possible.is_again, seen), lookup), one) for one in possible.yielded]
     chains.sort(key=lambda chain: -chain[0][-1])

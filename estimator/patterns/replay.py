@@ -55,7 +55,7 @@ class Replayed:
 
     @property
     def ready_share(self) -> float:
-        """The share of the reads that were ready; 0 if there are no reads."""
+        """The share of the reads whose result was already available or in flight; 0 if there are no reads."""
         return self.ready / max(1, self.reads)
 
     @property

@@ -125,9 +125,10 @@ class SessionState:
             self.sources.add_call(at, event)
 
     def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
-        """Return the calls that the sets of bindings yield now, by the call's key.
+        """Return the calls that the sets of bindings yield now, keyed by the call's key.
 
-        Calls already executed since the last write are left out.
+        A set of bindings says where the arguments of a tool's calls come from. Calls already executed since the last write are
+        left out.
         """
         found: dict[str, Possible] = {}
         version_of = self.sources.versions.get

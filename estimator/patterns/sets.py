@@ -70,7 +70,7 @@ class _Yield:
     Attributes:
         calls: the indices of these reads, counted over all recorded reads that have sources.
         groups: the groups of these reads' sessions.
-        rows: the total number of possible calls that the set gives before these reads, requested or not.
+        rows: the total number of calls that the set predicted before these reads, including calls that were not made.
     """
 
     calls: set[int] = field(default_factory=set)

@@ -86,10 +86,10 @@ class Features:
         """Return the features of these contexts.
 
         Args:
-            contexts: The contexts.
+            contexts: What an answer depends on, except the request: its stage, its model and more.
             model_sd: Prior standard deviation of a model's effect, and of the effect of a price that is ten times as high.
             price: The price of the context's model, as log10 dollars with mean 0 over the models; shape (contexts,).
-            centre: The prior means in standard deviations, shape (effects,); None for 0.
+            centre: The prior mean of each effect, in units of its prior standard deviation, shape (effects,); None for 0.
         """
         models = sorted({c.model for c in contexts})
         stages = sorted({(c.stage, c.is_later) for c in contexts if c.is_later or c.stage != contexts[0].stage})
@@ -191,7 +191,10 @@ class AnswerFit:
 
     @cached_property
     def log_verdicts(self) -> FloatArray:
-        """Log P(signal | judge, right / missing / wrong, latent pair), shape (judges, 3, signals, points)."""
+        """The log probability of each signal of each judge, by the state of the answer; shape (judges, 3, signals, points).
+
+        The states are right, missing and wrong. A point is a pair of the request's latent traits.
+        """
         return self.verdicts.log_chances(self.verdict_effects, self.grid.easy)
 
     @cached_property
@@ -245,7 +248,7 @@ class Labelings:
 
     @cached_property
     def sparse(self) -> tuple[csr_array, csr_array]:
-        """The array ``counts`` and its transpose as sparse matrices.
+        """The array :attr:`counts` of answers and verdicts, and its transpose, as sparse matrices.
 
         Most counts are zero, and the fit multiplies by both matrices often.
         """
@@ -539,9 +542,9 @@ def _log_price(table: AnswerTable) -> FloatArray:
 
 
 def _same_model(contexts: Sequence[Context]) -> FloatArray:
-    """Return a 0/1 matrix of which pairs of contexts have the same model; shape (contexts, contexts).
+    """Return a 0/1 matrix that says which contexts have the same model; shape (contexts, contexts).
 
-    An entry is 1 only if, in addition, both contexts write an answer or neither does.
+    An entry is 1 only if, in addition, the stages of both contexts write answers or neither does.
     """
     models = np.array([f"{c.answers}{c.model}" for c in contexts])
     return np.asarray(models[:, None] == models, np.float64)
@@ -561,16 +564,17 @@ def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArra
 
 
 def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: tuple[Context, ...], usual: float) -> FloatArray:
-    """Return P(a type in ``some`` | a type in ``among``) by context, estimated by model and shrunk towards all models' mean.
+    """Return, for each context, P(an answer's type is in ``some`` | it is in ``among``), shrunk towards the mean of all models.
 
     After a stage without an answer, the probability is computed separately for each signal, because the outcome of such a stage
     changes it.
 
     Args:
-        counts: The expected number of answers, shape (contexts, types, points).
-        some: The types that count, by number.
-        among: The types of all answers that are considered, including ``some``.
-        contexts: The contexts.
+        counts: The expected number of answers of each type, shape (contexts, types, points).
+        some: The numbers of the types whose share is estimated.
+        among: The numbers of all types that are considered, including ``some``.
+        contexts: What an answer depends on, except the request: its stage, its model and more. Those of one model are estimated
+            together.
         usual: The value towards which the mean of all models is shrunk.
     """
     yes, asked = counts[:, some].sum(axis=(1, 2)), counts[:, among].sum(axis=(1, 2))

@@ -190,7 +190,7 @@ def _labels_before(rows: Iterable[Observation], by_cell: Cells, labels: list[Lab
 
 
 def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[tuple[str, ...]]]) -> Iterator[Context]:
-    """Yield the possible contexts of a course.
+    """Yield the contexts that are possible in a course. A context is everything that an answer depends on, except the request.
 
     Contexts in which a model is called again are included only if some context in ``seen`` is of this kind.
 

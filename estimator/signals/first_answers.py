@@ -61,7 +61,7 @@ class FirstAnswers:
 
     @classmethod
     def fit(cls, rows: Iterable[Observation], models: Sequence[str], *, fits: int = FITS) -> FirstAnswers:
-        """Fit the model of first answers to results of a linear template, whose order does not matter, and return it.
+        """Fit the model of first answers to the results of a linear template, in any order, and return it.
 
         Args:
             rows: All results, including those after a passed check.

@@ -333,9 +333,10 @@ class _Growing:
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:
-        """Return, for each history, what later calls can depend on if its last call wrote no answer.
+        """Return, for each history, a number for what its last call has shown, if that call wrote no answer.
 
-        This is the number of a value of ``Context.after``; 0 if the call wrote an answer or judged one.
+        Later calls can depend on it. Each number stands for a value of ``Context.after``; 0 if the call wrote or judged an
+        answer.
         """
         codes, of = np.unique(context * len(self.model.labels) + label, return_inverse=True)
         found = []
@@ -389,10 +390,10 @@ class _Contexts(NamedTuple):
 
 
 def _n_factors(model: Predictive) -> int:
-    """Return the number of factor codes of one context (everything that an answer depends on, except the request).
+    """Return the number of factors that may multiply the probability of a history when a call is added.
 
-    A factor multiplies the probabilities of a history. There is a code for each type of answer, for an answer that joins an
-    earlier class, and for a repeated answer. Further codes are for each signal of a judge on a right, missing or wrong answer.
+    There is one for each type of answer, one for an answer that joins an earlier class, and one for a repeated answer. Further
+    ones are for each signal of a judge on a right, missing or wrong answer.
     """
     return _SAYS + KINDS * len(model.verdicts.signals)
 
@@ -477,10 +478,10 @@ class _Before:
 
 
 def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
-    """Return the rows that follow ``rows`` after a call of the model ``asked`` (index, name).
+    """Return the rows that continue ``rows`` by a call of the model ``asked`` (index, name).
 
-    Each returned part has the rows of one kind of outcome: no answer, an answer of a new class, of an earlier class, or a
-    repeated answer.
+    A row is a history with the types of its answers. Each returned part has the rows with one outcome of the call: no answer,
+    an answer of a new class, of an earlier class, or a repeated answer.
     """
     before, label_of_class, depth = known.level, known.label_of_class, known.depth
     m, name = asked
@@ -532,7 +533,9 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
 
 
 def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
-    """Add to ``part`` the rows after a verdict of the judge with number ``judge`` on the current answer.
+    """Add to ``part`` the rows that follow when the judge with number ``judge`` has given a verdict on the current answer.
+
+    A row is a history with the types of its answers.
 
     A skipped judge gives no information. A judge that is called again on the same answer repeats its verdict, which adds no
     evidence.

@@ -159,11 +159,11 @@ def _prices(levels: Sequence[FitMasses]) -> FloatArray:
 
 
 def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], list[FitMasses]]:
-    """Return two predictions for the answer that each fit considers best after each history: this fit's, and the other fits'.
+    """Return two lists of predictions about each fit's best answers: by the fit itself, and by the other fits.
 
-    In both lists, ``right`` is P(the history, and this answer is right), shape (histories, fits). In the first list, each fit
-    predicts this for its own best answer. In the second list, the prediction, and also ``cost_usd``, is the mean over all other
-    fits.
+    A fit's best answer after a history is the one that it considers most likely to be right. Both lists have the given levels
+    with ``right`` = P(the history, and the fit's best answer is right), shape (histories, fits). In the second list, ``right``
+    and ``cost_usd`` are means over all other fits.
     """
     own, others = [], []
     for level in levels:

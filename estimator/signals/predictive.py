@@ -75,7 +75,10 @@ class Predictive:
 
     @property
     def mean_size(self) -> FloatArray:
-        """Mean size of all requests by fit, shape (fits,)."""
+        """For each fit, the mean size of all requests, shape (fits,).
+
+        A request's size is the cost of its calls, relative to those of the mean request.
+        """
         weights = np.exp(self.log_weights) * self.n_fits
         return np.asarray(np.bincount(self.fit, weights * self.size, self.n_fits))
 

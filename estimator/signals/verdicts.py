@@ -140,10 +140,10 @@ class Verdicts:
 
     @cached_property
     def follows(self) -> FloatArray:
-        """P(label | the label's signal, the previous label), by judge, shape (judges, labels + 1, labels).
+        """For each judge, P(label of its result | the label's signal, the previous label), shape (judges, labels + 1, labels).
 
-        The second index is the previous label; its last value stands for no previous label. 0 for labels whose next stage
-        cannot follow the judge, and for signals that the judge cannot give.
+        The second index is the previous label; its last value stands for no previous label. The probability is 0 for a label
+        with a next stage that cannot follow the judge, or with a signal that the judge cannot give.
         """
         n = len(self.labels)
         counts = np.zeros((len(self._stages[0]), n + 1, n))
@@ -164,9 +164,9 @@ class Verdicts:
     # -- the effects: shape (stages, kinds, 1 + models + 1, signals); the last feature is the easiness -------------------
 
     def no_effects(self) -> FloatArray:
-        """Return an array of effects that are all 0, with the shape (stages, kinds of answer, features + 1, signals).
+        """Return the effects with which the fit of the judges begins: all 0, shape (stages, 3, features + 1, signals).
 
-        On the third axis, the last item is the effect of easiness.
+        The 3 is for right, missing and wrong answers. On the third axis, the last item is the effect of easiness.
         """
         return np.zeros((len(self._stages[0]), KINDS, self.features.shape[1] + 1, len(self.signals)))
 

@@ -90,10 +90,10 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 
 
 def _by_caps(fitted: AnnotatedTrie) -> _Measure:
-    """Return a function that measures the optimism of the best plan under each cost cap.
+    """Return a function that measures, for the best plan under each cost cap, by how much its accuracy is predicted too high.
 
     Plans are paths or, if a node of the trie stands for several sequences of calls, fixed plans. ``fitted`` provides the caps.
-    For optimism see :func:`_gaps`.
+    The function returns three rows: the caps, and the two rows of :func:`_gaps`.
     """
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))

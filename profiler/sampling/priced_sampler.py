@@ -474,7 +474,7 @@ class RoundPaths:
 
 
 class _FirstAnswer:
-    """Two positions in the order of the requests, for one first model.
+    """Two positions in the order of the requests, for paths that begin with one model.
 
     ``next`` is the position of the first request that the model may not have answered. ``turn``, modulo the number of requests,
     is the position at which the search for the next request to continue begins.

@@ -279,19 +279,19 @@ class PossiblyBroken:
 
 
 class CoverageUpperBound:
-    """An upper bound on the coverage, whatever the outcomes of the calls that are running or may be executed earlier.
+    """An upper bound on the coverage, whatever the outcomes of the calls that are given to :meth:`add`.
 
-    The bound holds whichever of these calls are executed. It combines an upper bound of the cost so far with a lower bound of
-    the remaining cost. For the lower bound, each such call is assumed to be free and to end its request. A call with an unknown
-    stage counts for every possible stage.
+    These calls are running or may still be executed; the bound holds whichever of them are executed. It combines an upper bound
+    of the cost so far with a lower bound of the remaining cost. For the lower bound, each of these calls is assumed to be free
+    and to end its request. A call with an unknown stage counts for every possible stage.
 
     Args:
         coverage: the coverage of the executed calls.
 
     Attributes:
-        may_go_on: whether some of these calls may follow an answer that the workflow's own check passes. The costs of such
-            calls do not count in the denominator of the coverage. As it is unknown which calls these are, the denominator then
-            leaves out the costs of all of these calls.
+        may_go_on: whether some of these calls may follow an answer that passed the workflow's own check. The costs of such
+            calls do not count in the denominator of the coverage. It is unknown which calls these are. So the denominator then
+            leaves out the costs of all calls given to :meth:`add`.
     """
 
     def __init__(self, coverage: Coverage) -> None:

@@ -88,9 +88,7 @@ class CellKinds:
 
     @cached_property
     def of_stage(self) -> FloatArray:
-        """A matrix with 1 where the (stage, model) pair of the row has the stage of the column, otherwise 0; shape (slots,
-        stages).
-        """
+        """A 0/1 matrix that says which stage each (stage, model) pair has; shape (pairs, stages)."""
         return np.asarray(np.eye(len(self.stages))[self.stage])
 
     @cached_property
@@ -261,8 +259,8 @@ class Coverage:
 
     Attributes:
         totals: the counts of executed calls, without those made after the stop rule had ended the request.
-        unopened: the number of open calls (reached, not executed) of each kind, without those of the requests in
-            :attr:`unknown`; shape (depth, slots).
+        unopened: the number of calls that requests have reached but that are not executed, by depth and (stage, model) pair;
+            shape (depths, pairs). Requests in :attr:`unknown` do not count.
         unknown: the number of requests without results, if several first stages are possible; otherwise 0.
         continued_usd: the cost in dollars of calls that were executed after the stop rule had ended their request.
         n_continued: the number of these calls.
@@ -382,7 +380,9 @@ class Coverage:
         return min(float(low), self.fraction), max(float(high), self.fraction)
 
     def _drawn(self) -> CellCounts:
-        """Return the totals of :data:`N_DRAWS` resamples of the requests; the first axis of the arrays is the resample."""
+        """Return the counts of executed calls in each of :data:`N_DRAWS` resamples of the requests; the first axis is the
+        resample.
+        """
         order = np.argsort([number for _, number in sorted(self._requests.items())])  # independent of the order of the rows
         n, cells, shape = len(order), self.unopened.size, self.totals.outcomes.shape
         # A request is drawn with all its cells: they share its difficulty, and drawing cells one by one would make the interval

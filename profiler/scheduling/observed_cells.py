@@ -276,7 +276,7 @@ class CutOff:
         self.message: str | None = None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed result; return a message if enough requests are cut off by now, otherwise None."""
+        """Add a committed result, and return :attr:`message`: None until enough requests continue beyond the template's end."""
         if row.failure is not None:
             return self.message
         if row.stopped:

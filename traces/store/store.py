@@ -447,7 +447,10 @@ class ObservationStore:
                 connection.execute(insert(schema.ledger), entries)
 
     def spend(self, by: Literal["model", "depth", "stage"]) -> dict[str | int, Spend]:
-        """Return the totals of the rows, grouped by model, depth or stage."""
+        """Return the numbers of rows, model calls and failed rows, and the cost in dollars, for each model, depth or stage.
+
+        ``by`` says which of the three the result is keyed by.
+        """
         table = schema.observations
         group = table.c[by]
         cost = func.sum(table.c.cost_usd + table.c.tool_cost_usd)

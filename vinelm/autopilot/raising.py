@@ -65,7 +65,7 @@ class ShareWatch:
         self._process = self._fresh()
 
     def add(self, value: bool) -> bool:
-        """Count one value; return whether the test now proves that the share has left the interval."""
+        """Add one value of the stream; return whether the test now proves that the share of ones has left the interval."""
         log_wealth = self._process.add(np.array([value, not value], np.float64))
         self._waiting.append(value)
         if len(self._waiting) >= 2 * LAG:

@@ -49,7 +49,7 @@ class _Slot:
     Attributes:
         points: Digests of the cached prompt's prefixes.
         call: The call in progress; None if the slot is free.
-        depth: The field ``depth`` of the slot's last call.
+        depth: The number of invocations before the slot's last call, on the path of its request.
         own: The number of tokens at the beginning of the last call's prompt that some free slot, normally this one, had cached
             when the call was sent.
         other: The number of tokens by which a busy slot had cached more of that prompt; 0 if none had.

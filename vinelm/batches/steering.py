@@ -308,7 +308,8 @@ class Steering:
         Args:
             real: The actual dollars or seconds of each request, in starting order.
             promised: The predicted dollars or seconds of each request; NaN if it had no plan.
-            has_ended: For each request of the earlier blocks, whether it has ended; only these requests count.
+            has_ended: Whether each request before the current block (of those planned together) has ended; only ended requests
+                count.
             name: The field of the plans with the predicted figure: ``"usd"`` or ``"seconds"``.
         """
         expected = max(_mean(self._first, name), 1e-300)

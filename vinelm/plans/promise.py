@@ -102,7 +102,7 @@ class SelectionOptimism:
         return self._at(self.advantage, cost_usd) if self.advantage else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, the points of the curve, as plain JSON types."""
+        """Return the curve as plain JSON types: a list for each field."""
         return {name: list(values) for name, values in asdict(self).items()}
 
     def _at(self, values: tuple[float, ...], cost_usd: float) -> float:

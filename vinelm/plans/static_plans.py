@@ -92,10 +92,10 @@ class StaticPlans:
     Args:
         graph: The graph: a trie with the edges that plans choose from.
         servable: A mask over the graph's edges: whether the edge's model is available now; None if all are.
-        within: A mask over the graph's positions: whether the history meets the limits for every single request; None
-            if all do.
-        limits: The limits for every single request, if histories are merged: pairs (the amount of each edge, such as its
-            seconds; the largest allowed sum of the amounts of a request's edges).
+        within: A mask over the graph's positions: whether the calls up to the position keep the limits for each single request;
+            None if all do.
+        limits: The limits for each single request, given if several sequences of calls share a position. Pairs: what each edge
+            uses (such as seconds), and how much a request may use in total.
     """
 
     graph: DecisionGraph
@@ -276,13 +276,13 @@ class StaticPlans:
         is_cut: BoolArray,
         arms: tuple[Integers, Integers, Integers],
     ) -> None:
-        """Add to each plan's results the contribution of the histories (sequences of calls) with which requests end.
+        """Update the results of all plans by the histories (sequences of calls) after which requests end.
 
         A history ends at the plan's length, or before a branch for which the plan has no model.
 
         Args:
-            worth: The results of all plans so far, changed in place; its rows are those of :attr:`_by_rates`.
-            histories: The index of the plan, the position and the probability of each history.
+            worth: The results so far, changed in place: a column for each plan, and the rows of :attr:`_by_rates`.
+            histories: Three arrays: each history's plan (its index), its position in the graph, and its probability.
             is_cut: Whether the plan ends each history because it has reached the plan's length.
             arms: The result of :meth:`_follow` for the other histories.
         """

@@ -56,7 +56,7 @@ class PromptCall:
 
     @classmethod
     def of(cls, stage: str, shape: Shape, *, takes_marks: bool, may_wait: bool) -> PromptCall:
-        """Return the object for an attempt whose prompt has the given shape.
+        """Return the prompt of an attempt, made from the prompt's shape (hashes of its prefixes).
 
         Args:
             stage: the stage of the invocation.
@@ -72,13 +72,13 @@ class PromptCall:
 
     @classmethod
     def received(cls, sent: Sequence[Any]) -> PromptCall:
-        """Return the object that ``sent`` describes; ``sent`` is the result of :meth:`to_send` in another process."""
+        """Return the prompt that ``sent`` describes; ``sent`` is the result of :meth:`to_send` in another process."""
         stage, points, may_wait = sent
         return cls(stage, tuple(Point(*point) for point in points), may_wait=may_wait)
 
     def to_send(self) -> list[Any]:
-        """Return the fields from which another process can choose the marks, as JSON types: stage, points, and whether
-        to wait.
+        """Return what another process needs to choose the marks, as JSON types: the stage, the prefix ends, and whether to
+        wait.
         """
         return [self.stage, self.points, self.may_wait]
 

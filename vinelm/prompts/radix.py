@@ -50,7 +50,7 @@ class PromptTree:
     """A radix tree of prompts: prompts with a common prefix share the prefix's nodes. A prompt of 2,000 tokens takes
     about 300 bytes and 20 µs.
 
-    All shapes must be made with the same key.
+    Prompts are added as shapes (hashes of their prefixes), all made with the same key.
     """
 
     def __init__(self) -> None:

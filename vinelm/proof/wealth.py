@@ -105,8 +105,9 @@ class Wealth:
         return min(1.0, max(-1.0, self._level + self._slope * verdict))
 
     def take(self, score: float, weight: float, *, differs: bool, told: int) -> None:
-        """Update the evidence for every margin (the wealth of its bet) with one unit (request or cluster) that no judge has
-        compared.
+        """Update the evidence for every margin with the result of one unit: a request or a cluster of requests.
+
+        This is for units whose answers no judge has compared.
 
         Args:
             score: The mean, over the unit, of the plan's score minus the current setup's; 0 if nothing differs.

@@ -502,9 +502,10 @@ class SignalTrie(AnnotatedTrie):
         return True
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return (slot index of each group, number of slots), as :meth:`AnnotatedTrie.slots` does.
+        """Return (slot of each group of edges, number of slots). A fixed plan runs one model for all edges of a slot.
 
-        If the application does not branch, the slot is the number of the invocation.
+        A slot is a stage of the application or, if it does not branch, the number of an invocation. See
+        :meth:`AnnotatedTrie.slots`.
         """
         found = self.template.base.form.slots(depth.astype(np.int64), super().slots(stage, depth)[0])
         return found, 1 + int(found.max(initial=0))

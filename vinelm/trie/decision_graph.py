@@ -270,7 +270,7 @@ class DecisionGraph:
 
     @cached_property
     def source_may_end(self) -> BoolArray:
-        """For each group of edges, whether a plan may end at the group's source."""
+        """For each group of edges (from one node to one stage), whether a plan may end at that node."""
         return np.asarray(self.may_end[self.source])
 
     def groups_at(self, position: int, stages: Collection[str] | None = None) -> list[int]:
@@ -283,7 +283,7 @@ class DecisionGraph:
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return, for each position, the weight of its standard error in the standard error of a plan's accuracy.
+        """Return the weights with which the positions' standard errors add up to the standard error of a plan's accuracy.
 
         The weight is ``reach``, the probability that the plan reaches the position. :class:`TreeGraph` uses other weights: 1
         where the plan ends (``is_end``), and 0 elsewhere.
@@ -361,10 +361,10 @@ class DecisionGraph:
         return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
 
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:
-        """Yield a span for each level: first the position itself, then everything that can be reached from it on the next
-        levels.
+        """Yield, level by level, the part of the graph that can be reached from a position, beginning with itself.
 
-        ``groups`` are the position's groups to follow, with consecutive indices; None means all.
+        A group has the edges from one position to one stage. ``groups`` are the position's groups to follow, with consecutive
+        indices; None means all.
         """
         low, high = position, position + 1
         while low < high:
@@ -405,7 +405,7 @@ class TreeGraph(DecisionGraph):
     is_tree = True
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return, for each position, the weight of its standard error in the standard error of a plan's accuracy.
+        """Return the weights with which the positions' standard errors add up to the standard error of a plan's accuracy.
 
         The weight is 1 where the plan ends and 0 elsewhere: in a tree, the error at an end is that of its whole path.
         """

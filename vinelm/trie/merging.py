@@ -83,7 +83,7 @@ class SharedNodes:
 
     @property
     def n_arm_items(self) -> int:
-        """Length of the arrays with a value for each branch, such as ``arm``: the number of edges."""
+        """The length of the arrays about branches, such as ``arm``. In a merged trie, they have one value for each edge."""
         return self.n_edges
 
     @cached_property

@@ -653,7 +653,7 @@ def lead_of(advice: Advice, opponent: str = "what runs today") -> str:
 
 
 def sentence(found: Verdict) -> str:
-    """Return the verdict as a sentence: its word, costs, accuracies, and the accuracy loss that is ruled out."""
+    """Return the verdict as text: the advice (such as SWITCH), costs, accuracies, and the accuracy loss that is ruled out."""
     lead, plan = lead_of(found.advice, found.opponent), found.served
     if found.advice == "not enough data" or plan is None:
         return f"{lead}: {why_not_enough(found)}."

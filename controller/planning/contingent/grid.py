@@ -179,9 +179,9 @@ class LeftGrid:
         return normal_cdf(gap)
 
     def expected(self, values: FloatArray, in_time: FloatArray) -> FloatArray:
-        """Average values over the random times of the edges' calls, and return them for each amount left before the call.
+        """Return, for each amount left before an edge's call, the mean of ``values`` over the random time of the call.
 
-        If a call ends too late, its value counts as 0.
+        The value after a call that ends too late counts as 0.
 
         Args:
             values: Values for each amount left after the call, shape (*grid, edges).

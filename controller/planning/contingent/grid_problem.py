@@ -67,7 +67,7 @@ class GridProblem(Problem):
         return self.limits
 
     def static_plans(self) -> StaticPlans:
-        """Return the fixed plans (one model per stage), and whether each of them meets the caps from the root on."""
+        """Return the fixed plans (one model per stage), and which of them keep a whole request within the caps."""
         if self.late is None and not self.limits:
             return StaticPlans.unbounded(self.graph, self.admission.servable)
         none = None if self.late is None else np.zeros(len(self.graph.nodes), np.bool_)  # their figures know no chances

@@ -102,7 +102,7 @@ class Problem:
         return self.admission.caps
 
     def static_plans(self) -> StaticPlans:
-        """Return the fixed plans, each marked by whether it meets the caps from the root on."""
+        """Return the fixed plans (one model per stage), and which of them keep a whole request within the caps."""
         if not self.caps:
             return StaticPlans.unbounded(self.graph, self.admission.servable)
         return StaticPlans(self.graph, self.admission.servable, within_all(self.caps.values(), len(self.graph.nodes)))

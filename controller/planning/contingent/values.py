@@ -197,7 +197,11 @@ class Induction:
         return keys if worth.accuracy.ndim == 1 else [lambda key=key: key().reshape(-1) for key in keys]  # type: ignore[misc]
 
     def _of_nodes(self, span: Span, best: Best, with_latency: bool) -> Worth:
-        """Return the value of each node of a level, given that each branch takes its best edge, or ends if that is better."""
+        """Return the expected accuracy and cost of the best plan from each node of a level.
+
+        The plan follows the best edge of each branch, or ends the request there if that is better. ``with_latency`` adds the
+        worst-case latency.
+        """
         graph, groups = self.graph, slice(*span.groups)
         right = self._on_grid(graph.ended_right[slice(*span.nodes)])
         if span.groups[0] == span.groups[1]:
@@ -228,9 +232,9 @@ class Induction:
         )
 
     def prefers_to_end(self, right: FloatArray, on: Worth) -> BoolArray:
-        """Return for each item whether ending is at least as good as continuing.
+        """Return, for each node or branch, whether ending the request there is at least as good as continuing.
 
-        ``right`` is the probability that the answer at the end is correct, ``on`` the value of continuing.
+        ``right`` is the probability that the answer at the end is correct, ``on`` the accuracy and cost of continuing.
         """
         goal = self.goal
         if goal.late is not None:

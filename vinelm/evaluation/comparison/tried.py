@@ -34,8 +34,8 @@ def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, 
     """Return a mask of the trie's edges that enough requests took. An edge stands for one model that runs after a certain
     sequence of earlier calls. Only the recorded calls matter, not their outcomes.
 
-    An edge is marked if, of the requests that reached the edge's first node, at least the share :data:`LEAST_TRIED` took
-    the edge. If no edge of a branch qualifies, all edges of the branch are marked, because few requests took the branch.
+    An edge is marked if, of the requests that reached the edge's first node, at least the share :data:`LEAST_TRIED` took the
+    edge. If no edge of a branch qualifies, all edges of the branch are marked.
 
     Args:
         annotated: A trie of a template without request types.

@@ -123,10 +123,10 @@ class Destinations:
         return verdict, ()
 
     def _item(self, item: Any) -> Any:
-        """Return the place (or Send) for one element of the result of a branch's function.
+        """Return the destination that one element of the function's result stands for: a node's name, END or a ``Send``.
 
         Raises:
-            WorkflowError: the element is none of the branch's destinations.
+            WorkflowError: the element is none of the route's destinations.
         """
         if _is_hashable(item) and item in self._by_verdict:
             return self._by_verdict[item]

@@ -262,10 +262,10 @@ def note_adapter(adapter: KnowsCaps) -> None:
 
 
 def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None:
-    """Record that ``adapter`` made ``context``, and that there are requests with a cost cap if ``context`` has one.
+    """Record that ``adapter`` made ``context`` and, if ``context`` has a cost cap, that there are requests with a cap.
 
     The context has a cap if its policy has a guard. A cost budget per request in its objective is a cap only if ``enforces`` is
-    True. A cap is also recorded for the other adapters that have made no context.
+    True. A cap is recorded in ``adapter``, and in every other adapter that has made no context.
     """
     adapter.has_contexts = True
     objective, policy = context.objective, context.policy

@@ -144,8 +144,10 @@ class _Count:
         return call.func.attr in _HARMLESS or (owner is not None and not holds_chat(owner))
 
     def _is_harmless_function(self, called: Any) -> bool:
-        """Return whether a class or function surely calls no model: of Python or LangGraph, or of the application with such
-        calls only.
+        """Return whether a class or function surely calls no model.
+
+        Classes, built-in functions, and functions of the standard library, LangGraph and langchain-core call none. A function
+        of the application calls none if its code makes no call that may be a model call.
         """
         if not isinstance(called, FunctionType):
             return isinstance(called, type | BuiltinFunctionType)

@@ -275,9 +275,7 @@ class Region:
         return list(dict.fromkeys(then for at in part for then in self.successors.get(at, ()) if then not in part))
 
     def reached(self, at: Together) -> set[Part]:
-        """Return all parts (loops or single supersteps) that can be reached from the superstep ``at``, and the part of ``at``
-        itself.
-        """
+        """Return the part (loop or single superstep) that contains ``at``, and all parts that can be reached from there."""
         waiting = [self.part(at)]
         for part in waiting:  # grows while it is read
             waiting += [p for p in map(self.part, self._onward(part)) if p not in waiting]
