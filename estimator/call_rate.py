@@ -88,7 +88,10 @@ class CallRate:
         return self._priced([self.per_hour * float(annotated.reading.reach[node]) for _, node in nodes])
 
     def warm_rows(self) -> list[Observation]:
-        """Return the results with their costs if caches were always warm; :meth:`applied` takes a trie estimated from them."""
+        """Return the results with the costs that they would have if prompt caches were always warm.
+
+        :meth:`applied` takes a trie estimated from these results.
+        """
         return self._priced([math.inf] * len(self.observations))
 
     def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
@@ -320,9 +323,9 @@ def _sent(row: Observation | None) -> float:
 
 
 def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
-    """Return the common part of the prompts of each stage and cache, keyed by (stage, cache).
+    """Return the beginning that a stage's prompts have in common on one prompt cache, keyed by (stage, cache).
 
-    A stage and cache without cache hits on such a part has no entry.
+    A stage and cache is left out if no call read such a beginning from the cache.
     """
     alone: dict[_Key, list[_Prompt]] = defaultdict(list)
     unknown = {prompt.key for prompt in prompts if prompt.static is None}

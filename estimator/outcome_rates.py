@@ -15,10 +15,9 @@ from vinelm.trie.arrays import FloatArray
 def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray]]:
     """Return the numbers of (yes answers, answers) at each node, shape (nodes,), for each of three questions.
 
-    The questions are: does the request stop; is the answer right if it stops; is the answer right if it continues. Together
-    they give the rates s, b = s P(right | stop) and a = b + (1 - s) P(right | no stop) under any stop rule. An accepted answer
-    is never assumed to be right. Under the oracle stop, the third answer is always no, and the second is no only for failed
-    calls. An answer with a fractional score counts partly as yes.
+    The questions are: does the request stop; is the answer right if it stops; is the answer right if it continues. An accepted
+    answer is never assumed to be right. Under the oracle stop, the third answer is always no, and the second is no only for
+    failed calls. An answer with a fractional score counts partly as yes.
     """
     questions = (
         (np.ones(len(cells), np.bool_), cells.stop),
@@ -69,14 +68,15 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class ArmRates:
-    """Probabilities of branches: one for each node that a branch leads to or, if several edges may lead to a node, one for each
-    edge.
+    """Probabilities of the branches that requests take.
 
-    They are stored as in :class:`vinelm.trie.annotated_trie.AnnotatedTrie`.
+    Each array has one element for each node that a branch leads to. If several edges may lead to a node, it has one element for
+    each edge instead.
 
     Args:
-        arm: P(the stage comes next | the node before is reached); 1 at the root.
-        arm_success: P(the stage comes next and the answer at the node before is correct | that node is reached); 0 at the root.
+        arm: P(the branch is taken | the node that it leaves is reached); 1 at the root.
+        arm_success: P(the branch is taken and the answer so far is correct | the node that it leaves is reached); 0 at the
+            root.
     """
 
     arm: FloatArray

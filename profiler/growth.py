@@ -69,7 +69,9 @@ def with_settings_of(identity: StoreIdentity, store: ObservationStore) -> StoreI
 
 
 def kinds_of(workflow: Workflow, requests: Iterable[Request]) -> dict[str, str]:
-    """Return the type of the workflow's requests and of further requests, by id; empty if no types are declared.
+    """Return the type of each of the workflow's requests and of each of ``requests``, keyed by request id.
+
+    The result is empty if the workflow declares no types.
 
     Raises:
         WorkflowError: ``kind`` raised or did not return a label. The message names the request.

@@ -85,7 +85,11 @@ class Neighbours:
         self.live = MappingProxyType(total)
 
     def versions(self) -> dict[str, tuple[int, float]]:
-        """Return, by process name, the last version and the time in seconds at which this version was first seen."""
+        """Return (version, time) for each live process, keyed by its name.
+
+        The version is that of the newest data that the process has published. The time is when this version was first seen, in
+        seconds of this process's monotonic clock.
+        """
         return {name: (seen.version, seen.at) for name, seen in self._seen.items()}
 
     def catalogs(self) -> dict[str, str]:

@@ -128,9 +128,9 @@ LITTLE = 0.1
 
 
 def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends: IntArray) -> IntArray:
-    """Return the ends that no other end dominates, given all ends sorted best first.
+    """Return those of ``ends`` that no other end dominates. An end is a node at which a request may end.
 
-    The result is exact for one bounded quantity without load; otherwise a few dominated ends may remain.
+    ``ends`` must be sorted best first. With load, or with several bounded quantities, a few dominated ends may remain.
     """
     keys = objective_class.dominance_keys(metrics, ends)
     if objective_class.has_load:

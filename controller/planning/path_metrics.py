@@ -215,7 +215,7 @@ class AnswerChances(NamedTuple):
 class _EngineVisits:
     """Counts the calls on each engine along each path of the trie.
 
-    ``vectors`` has one row of counts for each distinct combination; ``group`` has the index of each node's row.
+    ``vectors`` has the distinct rows of counts, with one count for each engine; ``group`` has the index of each node's row.
     """
 
     def __init__(self, annotated: AnnotatedTrie) -> None:

@@ -154,7 +154,9 @@ class Replanner:
             return None, f"the controller failed ({why}): default model"
 
     def _best(self, here: _Position, *, without: Collection[str] = ()) -> Decision:
-        """Return the plan drawn for the request or, if its bounds cannot be met any more, the best plan for the objective."""
+        """Return the plan for the first of :attr:`objectives` whose bounds can still be met, otherwise the plan for the last of
+        them.
+        """
         return self._planner.plan_first(self.objectives, without=without, **here)
 
     def node(self, prefix: tuple[str, ...]) -> int:
@@ -367,7 +369,7 @@ class Replanner:
 
 
 class _Position(TypedDict):
-    """The request's position and progress, as keyword arguments of :meth:`Planner.plan`."""
+    """The keyword arguments of :meth:`Planner.plan` that describe the request's position and progress; see there."""
 
     node: int
     elapsed_s: float

@@ -182,7 +182,7 @@ class Session(StopRulePolicy):
         return model
 
     def record(self, invocation: Invocation) -> None:
-        """Record a finished call. After a failure, plan the prefix again, if possible without the failed model."""
+        """Record a finished call. If it failed, the next plan for its position avoids the failed model, if possible."""
         excess_s: float | None = None
         try:
             with self._lock:

@@ -119,7 +119,7 @@ class ShareAbove:
 
 @dataclass(frozen=True)
 class ShareBelow:
-    """Bets against "the chance of a 1 is at least ``least``", for values 0 and 1."""
+    """An e-process against the hypothesis that values, each 0 or 1, are 1 with a probability of at least ``least``."""
 
     least: float | FloatArray
 

@@ -37,10 +37,9 @@ class Rate:
 
     @property
     def variance(self) -> float:
-        """The variance of the share, by the Beta distribution that these requests and Jeffreys' prior give.
+        """The variance of :attr:`share`, by the Beta distribution that follows from these requests and Jeffreys' prior.
 
-        Results of one request are not independent, so each request counts once. If the results of a request differ, its share
-        varies less than assumed, so the variance is too large rather than too small.
+        Each request counts once, however many results it has. The variance is too large rather than too small.
         """
         mean = (self.share * self.requests + 0.5) / (self.requests + 1.0)
         return mean * (1.0 - mean) / (self.requests + 2.0)

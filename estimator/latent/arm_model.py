@@ -153,7 +153,7 @@ class ArmModel:
     A decision is one request's choice of a branch at a node with several branches.
 
     Args:
-        questions: the rows of the regression.
+        questions: for each row of the regression, its node, its branch, and whether the answer so far is right.
         regression: the fitted effects.
         request: the index of the request of each decision, shape (decisions,).
         cell: the index of the result whose call made the decision; -1 for the choice of the first stage, which no call made;

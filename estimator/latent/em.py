@@ -156,10 +156,11 @@ class _ExpectationMaximization:
         return OutcomeProbabilities(right * answerable[:, None], stop_if_right, stop_if_wrong)
 
     def expect(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Do the E step: return P(latent difficulty) of each request, and P(right) of each result.
+        """Do the E step: return P(latent difficulty) for each request, and P(right) for each result.
 
-        ``weights``, shape (points,), has the weight of each difficulty on the grid. The first result has the shape (requests,
-        points), the second (results, 1) or (results, points).
+        The first array has the shape (requests, points), where a point is a difficulty on the grid. The second has the shape
+        (results, points), or (results, 1) if P(right) is the same for all difficulties. ``weights`` has the weight of each
+        point, shape (points,).
         """
         known = self.probabilities(of_all=False)
         # For each cell, the log chance of what was seen (stopped or not) together with a right answer, and with a wrong one. It

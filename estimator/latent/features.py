@@ -166,10 +166,13 @@ def _arm_parts(trie: Trie) -> list[Part]:
 
 
 def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[Any] | None = None) -> Part:
-    """Return a group of columns with one column for each combination of labels (>= -1) that occurs.
+    """Return a group of matrix columns, one column for each combination of labels that occurs.
 
-    Each of ``rows`` has one entry, in the column of its labels, with the value ``times`` (1 if None). ``labels`` are arrays
-    with one label for each of ``rows``.
+    Args:
+        name: The name of the group.
+        rows: The row of each entry of the matrix.
+        *labels: Arrays with an integer label >= -1 for each entry. An entry's labels determine its column.
+        times: The value of each entry; None makes all values 1.
     """
     code = np.zeros(len(rows), np.int64)
     for label in labels:

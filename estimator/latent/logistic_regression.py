@@ -83,7 +83,10 @@ class Regression:
         )
 
     def probabilities(self, at: FeatureMatrix | None = None) -> FloatArray:
-        """Return P(yes) of the rows of ``at``, or of all rows of ``features`` if it is None; shape (rows, points)."""
+        """Return the probability that the question is answered with yes, for each row of ``at`` and each grid point.
+
+        The result has the shape (rows, points). If ``at`` is None, the rows are those of :attr:`features`.
+        """
         design, slope = (self.features.design, self.features.slope) if at is None else at.dense
         n_effects = design.shape[1]
         level = design @ self.coefficients[:n_effects]

@@ -94,9 +94,15 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
 
 
 def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen: FloatArray) -> tuple[Rates, FloatArray]:
-    """Return the rates over observed and expected unobserved requests of each node, and the number of all these requests.
+    """Return each node's rates of stops and of right answers, and the number of requests that reach the node.
 
-    ``unseen`` and ``seen`` are the numbers of unobserved and observed requests that reach each node, shape (nodes, points).
+    Both cover observed requests, and unobserved requests with their expected outcomes.
+
+    Args:
+        cells: The observed results.
+        fit: The latent model.
+        unseen: The number of unobserved requests of each latent difficulty that reach each node, shape (nodes, points).
+        seen: The number of observed requests, in the same form.
     """
     probabilities, stopped, size = fit.probabilities, cells.stop, len(cells.trie)
     stop, right = probabilities.stop, probabilities.right

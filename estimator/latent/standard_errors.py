@@ -131,7 +131,11 @@ class MovedRates:
 
 
 def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTrie) -> Iterator[MovedRates]:
-    """Yield the derivatives for each regression of the fit: right, stop if right, stop if wrong, and branches, if any."""
+    """Yield, for each regression of the fit, the derivatives of the trie's rates by the regression's logits.
+
+    The regressions predict whether an answer is right, whether a right answer ends the request, whether a wrong answer ends it,
+    and which branch is taken. Regressions that the fit lacks are left out.
+    """
     reach, found = annotated.reach, fit.probabilities
     nothing = np.zeros(len(reach))
     ended = annotated.trie.accumulate(reach * annotated.stop_success)

@@ -255,9 +255,9 @@ def _count(
 def _moments(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str], sets: Sequence[tuple[str, Bindings]]
 ) -> Iterator[Moment]:
-    """Yield every possible call after every event of each session.
+    """Yield, after each event of each session, every call that was then possible, and whether it was requested later.
 
-    The state ``seen`` of a yielded moment is valid only until the next moment is requested.
+    The state ``seen`` of a yielded :class:`Moment` is valid only until the next moment is requested.
     """
     ready = with_sources(sets)
     for session, group in zip(sessions, groups, strict=True):

@@ -135,7 +135,7 @@ class Grid:
 
     @classmethod
     def new(cls) -> Grid:
-        """Return the grid that the module's constants define."""
+        """Return the grid of latent pairs (easiness, popularity of the usual mistake) that the module's constants define."""
         easy, popular = np.linspace(-EASY_END, EASY_END, POINTS_EASY), np.linspace(-POPULAR_END, POPULAR_END, POINTS_POPULAR)
         t, k = (values.ravel() for values in np.meshgrid(easy, popular, indexing="ij"))
         log = -0.5 * (t / EASY_SD) ** 2 - 0.5 * k**2
@@ -238,8 +238,8 @@ class Labelings:
     Args:
         pattern_of: The pattern of each request, shape (requests,).
         pattern: The pattern of each labeling, ascending.
-        counts: Weighted number of the labeling's answers by (context, type), followed by its verdicts by (judge, right /
-            missing / wrong, signal); shape (labelings, contexts * types + verdicts).
+        counts: Weighted counts for each labeling, shape (labelings, contexts * types + verdicts). First its answers of each
+            context and type, then its verdicts of each judge, correctness (right, missing, wrong) and signal.
     """
 
     pattern_of: Ints

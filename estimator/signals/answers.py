@@ -227,7 +227,9 @@ def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, 
 
 
 def _label(row: Observation, course: Course) -> Label:
-    """Return the label of a result: its stop, its signal and, if the application chooses, its next stage."""
+    """Return the label of a result: whether its answer passed the check, its signal and, if the template branches, its next
+    stage.
+    """
     shown = Label.of(bool(row.stopped) and row.failure is None, STATUS[0] if row.failure else row.signal)
     return shown._replace(arm=row.arm) if course.branches else shown
 

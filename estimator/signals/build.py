@@ -129,7 +129,9 @@ class _Layout(NamedTuple):
 
 
 class _Nodes:
-    """The estimates for ``n`` nodes of the trie, as arrays that are filled in level by level."""
+    """The estimates for the ``n`` nodes of a trie of signals, such as probabilities and costs; the arrays are filled level by
+    level.
+    """
 
     def __init__(self, n: int, n_fits: int) -> None:
         self.depth, self.up = np.zeros(n, np.int64), np.full(n, -1, np.int64)
@@ -259,7 +261,10 @@ class _Builder:
         }
 
     def _outcomes(self, parts: Sequence[dict[str, Any]], nodes: _Nodes, layout: _Layout, goes_on: bool) -> Outcomes:
-        """Return the outcomes of all levels, sorted by node; ``parts`` are each level's arrays by field of ``Outcomes``."""
+        """Return the outcomes of the calls on all levels as one table, sorted by node.
+
+        ``parts`` has, for each level, the level's arrays, keyed by the field of :class:`Outcomes`.
+        """
         table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         rows = np.argsort(table["node"], kind="stable")
         kinds: dict[str, type] = {

@@ -103,7 +103,7 @@ class Course:
 
     @classmethod
     def of(cls, template: Template) -> Self:
-        """Return the course of a template. Requests of different types may begin differently."""
+        """Return the course of a workflow's template: which stages may follow each other, and which models they may use."""
         starts = {stage.name: template.base_stages[stage.name] for stage in template.first_stages}
         template = template.base
         models = {stage.name: stage.models or () for stage in template.stages}

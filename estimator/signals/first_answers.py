@@ -102,7 +102,7 @@ class FirstAnswers:
     def draw(self, requests: int, seed: int) -> DrawnAnswers:
         """Simulate ``requests`` requests and every model's answer to each of them. Equal arguments give equal answers.
 
-        If all answers of a class have the same label, the label is drawn once, for the class's first model in column order.
+        If answers that agree always have the same label, agreeing answers to a request get one common label.
         """
         model, contexts, rng = self.predictive, self._contexts, np.random.default_rng(seed)
         shape, known = (requests, len(contexts)), contexts >= 0

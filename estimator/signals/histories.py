@@ -401,9 +401,13 @@ def _n_factors(model: Predictive) -> int:
 def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
     """Return the probability of each of ``n`` histories under each fit alone, shape (n, fits).
 
-    ``rows`` are the rows of these histories. ``values`` has the sum over a fit's points for each vector, shape (vectors, fits).
-    A history's probability is the sum over its rows. The points of one fit have the total mass 1 / fits, so the sums are
-    multiplied by the number of fits.
+    A history's probability is the sum over its rows (:class:`_Rows`). The points of one fit have the total mass 1 / fits, so
+    the sums are multiplied by the number of fits.
+
+    Args:
+        rows: The rows of these histories.
+        values: For each vector and fit, the sum of the vector's elements over the fit's points, shape (vectors, fits).
+        n: The number of histories.
     """
     n_fits, found = values.shape[1], np.zeros((n, values.shape[1]))
     # The points of each fit have 1 / fits of the mass, but a value by fit is a probability under that fit alone.
@@ -451,8 +455,8 @@ def _numbered(code: Ints) -> tuple[Ints, Ints]:
 def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
     """Mark the least likely histories of a level as not continued, in place.
 
-    As many are marked as needed so that all other histories together have at most ``most_rows`` rows. ``history`` is the index
-    of each row's history.
+    As many are marked as needed so that all other histories together have at most ``most_rows`` rows (:class:`_Rows`).
+    ``history`` is the index of each row's history.
     """
     rows = np.bincount(history, minlength=len(level)) * level.is_open
     if rows.sum() > most_rows:

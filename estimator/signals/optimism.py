@@ -32,15 +32,19 @@ _END = -1
 
 @dataclass(frozen=True, eq=False)
 class FitMasses:
-    """The probabilities (masses) of the histories of one length according to each fit; see :class:`HistoryLevel`.
+    """The probabilities of all histories (sequences of models and outcomes) of one length, as predicted by each of several
+    fits.
+
+    A node is a shorter history together with the model that is called next. Each history follows from a node.
 
     Args:
-        node: The node that each history belongs to (its parent and last model), ascending, shape (histories,).
-        parent: The history before each node, an index into the previous level; ascending, shape (nodes,). On the first level,
-            it is the way in which the request begins: its type, or the application's choice before any call.
+        node: The index of the node that each history follows from; ascending, shape (histories,).
+        parent: The shorter history of each node, an index into the histories of the previous length; ascending, shape (nodes,).
+            For the first call, it is the way in which the request begins: its type, or the application's choice before any
+            call.
         model: The model of each node, shape (nodes,).
-        right: P(the history, and an answer of class j is right), shape (histories, classes, fits); once each fit has chosen
-            which answer to return, P(this answer is right), shape (histories, fits).
+        right: P(the history occurs, and an answer of class j is right), shape (histories, classes, fits). Once each fit has
+            chosen which answer to return: P(the history occurs, and this answer is right), shape (histories, fits).
         cost_usd: Expected cost of the node's call in dollars, shape (nodes, fits).
         is_open: Whether a request may continue after the history, shape (histories,).
     """
@@ -201,9 +205,11 @@ def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
 
 
 def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArray, FloatArray]:
-    """Return the accuracy and the cost in dollars of each fit's plan, each of shape (fits,).
+    """Return the accuracy and the cost in dollars of each fit's plan, as ``levels`` predict them; each of shape (fits,).
 
-    Both are predicted by the masses ``levels``. ``choice`` has the plans, as :func:`chosen` returns them.
+    Args:
+        levels: The probabilities of the histories of each length.
+        choice: The plans, as :func:`chosen` returns them.
     """
     fits = np.arange(levels[0].cost_usd.shape[1])
     accuracy = cost = np.zeros((0, len(fits)))
@@ -218,9 +224,9 @@ def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArr
 
 
 def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
-    """Return the best node after each of ``n`` histories and this node's value, by fit; shape (n, fits) each.
+    """Return, for each history and fit, the best node that can follow the history, and this node's value.
 
-    After a history without a node, they are -1 and minus infinity.
+    Both arrays have the shape (n, fits). If no node can follow a history, its elements are -1 and minus infinity.
 
     Args:
         parent: the history before each node, ascending, shape (nodes,).

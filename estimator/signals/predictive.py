@@ -33,6 +33,8 @@ class Predictive:
     a fit.
 
     Args:
+        contexts: The distinct contexts. A context is what an answer depends on except the request.
+        labels: The distinct labels. A label is what is known about an answer at run time.
         log_types: Log P(type | context, point), shape (contexts, types, points).
         log_weights: Log of the points' weights; the weights sum to 1 over all fits; shape (points,).
         size: Size of a point's requests relative to the mean, shape (points,).

@@ -60,12 +60,12 @@ class Verdicts:
 
     @cached_property
     def number(self) -> dict[int, int]:
-        """The number of each judge, keyed by the index of its context; see :attr:`judges`."""
+        """The number of each judge, keyed by the judge's index in ``contexts``."""
         return {context: j for j, context in enumerate(self.judges)}
 
     @cached_property
     def judge(self) -> Ints:
-        """The number of the judge that gave each result, -1 for answers; shape (results,)."""
+        """The number of the judge that gave each result; -1 for results that are answers, not verdicts; shape (results,)."""
         of_context = np.full(len(self.contexts) + 1, -1, np.int64)
         of_context[self.judges] = np.arange(len(self.judges))
         return of_context[self.context]
@@ -90,18 +90,21 @@ class Verdicts:
 
     @cached_property
     def column(self) -> Ints:
-        """A code for each result that combines its judge, whether the answer was missing, and its signal; shape (results,).
+        """A code for each verdict that combines its judge, whether the answer was missing, and its signal; shape (results,).
 
-        It is -1 for results that no judge gave. :meth:`counts_of` decodes it.
+        The code is -1 for results that are answers, not verdicts. :meth:`counts_of` decodes it.
         """
         code = (self.judge * 2 + self.is_missing) * len(self.signals) + self.signal[self.label] if self.judges else self.judge
         return np.where(self.judge >= 0, code, -1)
 
     def counts_of(self, column: int, right: float) -> list[tuple[int, float]]:
-        """Return where a judge's result counts in a flattened array of :attr:`shape`, as pairs (index, weight).
+        """Return the elements of a flattened array of :attr:`shape` in which a verdict counts, as pairs (index, weight).
+
+        If the judged answer has a score between 0 and 1, the verdict counts partly as one on a right answer and partly as one
+        on a wrong answer.
 
         Args:
-            column: The result's code, an element of :attr:`column`.
+            column: The verdict's code, an element of :attr:`column`.
             right: The score of the judged answer, in [0, 1].
         """
         rest, signal = divmod(column, len(self.signals))
@@ -126,7 +129,10 @@ class Verdicts:
 
     @cached_property
     def possible(self) -> BoolArray:
-        """Mask of the signals that each judge may give (None if it was skipped); shape (judges, signals)."""
+        """A mask of the signals that each judge may give; shape (judges, signals).
+
+        A skipped stage counts as a judge that gives the signal None.
+        """
         found = np.zeros((len(self.judges), len(self.signals)), np.bool_)
         is_skip = np.array([self.contexts[i].model == SKIP for i in self.judges], np.bool_)
         at = np.flatnonzero(self.judge >= 0)

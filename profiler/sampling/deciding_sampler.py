@@ -145,9 +145,10 @@ class DecidingSampler:
         return alone
 
     def _deciding(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Yield the paths of a round after the comparison.
+        """Yield the paths of a round that comes after the comparison of single models.
 
-        Each path serves the purpose whose spending so far is smallest in proportion to its share of the money.
+        The round's money is divided between several purposes (:meth:`_uses`). Each path serves the purpose that has used the
+        smallest part of its share so far.
         """
         rows = rows_by_cell(observations)
         prices = Prices.of(self.template, self.catalog, observations)

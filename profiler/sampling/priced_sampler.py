@@ -210,7 +210,10 @@ class OpenCells:
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a call is open or can be followed by an open call. The request must be known to reach the call."""
+        """Return whether a call is open, or has a result and can be followed by an open call.
+
+        A call is open if it has no result and no earlier path will make it. The request must be known to reach the call.
+        """
         cell = (request, prefix)
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 

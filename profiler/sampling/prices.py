@@ -83,7 +83,7 @@ class Prices:
         return n_requests * below
 
     def spent(self, rows: Sequence[Observation], catalog: Catalog | None) -> float:
-        """Return the total cost of results, in the unit of :attr:`usd`."""
+        """Return the total cost of results in dollars; if all models are free, return the number of results."""
         return float(len(rows)) if self.is_free else sum(fresh_usd(row, catalog) for row in rows)
 
 

@@ -57,7 +57,10 @@ class CellKinds:
 
     @classmethod
     def of(cls, template: Template) -> CellKinds:
-        """Return the kinds of calls of a template that is bound to models."""
+        """Return the kinds of calls that a template allows: its depths and its pairs of stage and model.
+
+        The template must be bound to models.
+        """
         models = {name: i for i, name in enumerate(template.models)}
         stages = {stage.name: i for i, stage in enumerate(template.stages)}
         pairs = [(stage.name, model) for stage in template.stages for model in stage.models or ()]
@@ -100,8 +103,9 @@ class CellKinds:
 
     @cached_property
     def even(self) -> FloatArray:
-        """The probability of each stage that may follow, if all are equally likely; shape (depth, stages, stages) as
-        :attr:`allowed`.
+        """For each depth and stage, the probability of each next stage if all allowed stages are equally likely.
+
+        The shape is (depth, stages, stages), as that of :attr:`allowed`. The last axis stands for the next stage.
         """
         return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
 
@@ -168,7 +172,7 @@ class CellCounts:
         return replace(self, paid=self.counts) if is_free else self
 
     def means(self) -> FloatArray:
-        """Return the mean cost of each kind of call; shape (depth, slots).
+        """Return the mean cost of each kind of call; shape (depth, slots). A slot is a (stage, model) pair.
 
         The mean is shrunk towards its model's mean (for a new model, the overall mean). If several stages share a depth, it is
         instead shrunk towards the mean of its stage and model over all depths. That mean is shrunk towards the model's mean.
@@ -346,7 +350,9 @@ class Coverage:
         return float(self.n_continued) if self.is_free else self.continued_usd
 
     def measure(self) -> CellCounts:
-        """Return the counts by which coverage is measured: with costs in dollars, or 1 for each call if all are free."""
+        """Return the counts and costs by which coverage is measured. Costs are dollars, or 1 for each call if all calls are
+        free.
+        """
         return self.totals.priced(is_free=self.is_free)
 
     @property

@@ -111,7 +111,10 @@ class ActivePath:
         return len(self.models)
 
     def ends_at(self, row: Observation, rule: StopRule) -> bool:
-        """Return whether the path ends at a given result."""
+        """Return whether the path ends with the result ``row``.
+
+        It does if ``rule`` ends the request there. A path that is executed to its end (``goes_on``) ends only at a failed call.
+        """
         return row.ended(rule) and (row.failure is not None or not self.goes_on)
 
     def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:

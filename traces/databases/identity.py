@@ -64,9 +64,9 @@ class StoreIdentity:
         return Catalog.embedded(self.catalog, where="the store's catalog")
 
     def settings(self) -> Catalog:
-        """Return the catalog with the settings of the models, to compare those settings that determine answers.
+        """Return the catalog that the store recorded, to compare the settings of its models that determine answers.
 
-        Never call these models.
+        Only read these models; never call them, because a store may come from an untrusted source.
         """
         return Catalog.from_dict(self.catalog, where="the store's catalog")
 

@@ -224,7 +224,9 @@ class Afterwards(NamedTuple):
     may_continue: bool = False
 
     def leads_to(self, row: StoredRow) -> bool:
-        """Return whether ``row`` may come after this row: its stage may be the next one of the request."""
+        """Return whether ``row`` may be the request's next row: the request continues, and its next stage is unknown or that of
+        ``row``.
+        """
         if self.ended and not (self.may_continue and row.is_continued):
             return False
         return self.arm in (None, row.stages[-1])

@@ -522,7 +522,7 @@ class Autopilot:
         return True
 
     def _let_go(self) -> None:
-        """Stop being the pilot, so that another process can be."""
+        """Stop being the pilot (the process that calls models and decides), so that another process can take over."""
         pilot, self._pilot = self._pilot, None
         if pilot is not None:
             pilot.close()

@@ -156,7 +156,11 @@ class SlotOrder:
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:
-        """Record that a call was sent. It takes the free slot with the longest match, else the one used least recently."""
+        """Record that a call was sent, and assign it to a free slot, if there is one.
+
+        This is the slot whose last prompt has the longest beginning in common with the call's prompt. If no slot has enough in
+        common, it is the free slot that was used least recently.
+        """
         free = [slot for slot in self._slots if slot.call is None]
         if not free:
             return

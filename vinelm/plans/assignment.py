@@ -45,8 +45,9 @@ class Assignment(Generic[Part]):
 
 
 class KeptAssigned(TypedDict, total=False):
-    """The fields of an :class:`Assigned` that are stored with a request's path, because another process could make
-    another assignment.
+    """The part of a request's assignment (:class:`Assigned`) that is stored with the request's path.
+
+    Another process that continues the request reads it, since it could otherwise assign the request differently.
     """
 
     is_plan: bool

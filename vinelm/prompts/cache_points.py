@@ -289,8 +289,7 @@ class CachePoints:
 def _most_useful(reads: dict[int, float], points: tuple[Point, ...]) -> tuple[int, ...]:
     """Return the indices of the points to mark, at most :data:`MOST_MARKS`, in ascending order.
 
-    The longest candidate is always marked, and of the others those that are expected to add the most tokens read from the
-    cache.
+    The longest candidate is always marked. The others are those that are expected to add the most tokens read from the cache.
 
     Args:
         reads: The expected reads of each candidate point, keyed by its index in ``points``.

@@ -191,8 +191,10 @@ def known_tokens(points: Iterable[int], tokens: Iterable[int], known: Container[
 
 
 def points_of(shape: Shape) -> tuple[array[int], array[int]]:
-    """Return (digests, numbers of tokens) of those prefixes of a prompt that end at a block or at a part, from short to
+    """Return (digests, numbers of tokens) of those prefixes of a prompt that end with a block or with a part, from short to
     long.
+
+    A block has :data:`BLOCK_TOKENS` tokens; a part is a message or a piece of a message.
     """
     digests, tokens = array("Q"), array("I")
     blocks, taken = shape.blocks, 0

@@ -194,8 +194,8 @@ class Wealth:
     def _bet(self) -> None:
         """Choose each margin's stake, the part of its wealth that the next bet risks.
 
-        The chosen stake is the one with which the wealth would have grown most over the units so far and some imagined
-        observations. The latter act as a prior.
+        It is the stake with which the wealth would have grown most so far. Some imagined observations count as well, as a
+        prior.
         """
         mode = int(self.uses_judge)
         # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen

@@ -669,9 +669,9 @@ class ReplayRun:
         step.open = []
 
     def _ahead(self, step: StepRun) -> int:
-        """Return how many of the test's next moves are prepared together, such as a call of a model or a question to people.
+        """Return how many of the test's next moves are prepared together. A move is a call of a model or a question to people.
 
-        If calls are made in batches, these are about as many moves as the proof may need, limited by the asker's ``workers``.
+        If calls are made in batches, these are about as many moves as the proof may need, at most :attr:`Asker.workers`.
         """
         if self.asker.is_batched and step.race is not None:
             needed = min(one.needed[self.max_loss] for one in step.race.standings())

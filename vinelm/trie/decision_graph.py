@@ -160,9 +160,10 @@ class DecisionGraph:
 
     @cached_property
     def chance_right(self) -> FloatArray:
-        """For each group of edges, P(the answer so far is correct | the group's source and stage are reached).
+        """For each branch, P(the answer so far is correct | the branch is taken). A branch leads from one position to one
+        stage.
 
-        A branch that is never taken gets the accuracy of the other branches.
+        A branch that is never taken gets the accuracy over the other branches of its position.
         """
         going, right = self._per_source(self.arm), self._per_source(self.right)
         usual = np.divide(right, going, out=np.zeros(len(going)), where=going > 0.0)
@@ -310,11 +311,15 @@ class DecisionGraph:
         return key, which
 
     def width(self, span: Span) -> int:
-        """Return how many edges each group of the span's level has; 0 if the numbers differ."""
+        """Return the number of edges from each position to each next stage in the level that contains ``span``; 0 if it
+        differs.
+        """
         return self._shapes[self.level_of(span.nodes[0])][1]
 
     def arms(self, span: Span) -> int:
-        """Return how many branches leave each position of the span's level; 0 if not all positions have the same number."""
+        """Return the number of branches at each position of the level that contains ``span``; 0 if it differs between
+        positions.
+        """
         return self._shapes[self.level_of(span.nodes[0])][0]
 
     def level_of(self, position: int) -> int:
@@ -336,20 +341,19 @@ class DecisionGraph:
         return found
 
     def weights(self, groups: Sequence[int]) -> FloatArray:
-        """Return, for each of these groups, the probability that its branch comes next.
+        """Return, for each of these branches, the probability that a request takes it, given that it takes one of them.
 
-        The probabilities are given that one of the groups' branches comes next. A group has the edges of one branch; all
-        groups must have the same source. The values are equal if no branch is ever taken.
+        Each branch is given by its group of edges; all must leave the same position. If no request takes any of them, the
+        values are equal.
         """
         arm = self.arm[list(groups)]
         total = float(arm.sum())
         return np.full(len(arm), 1.0 / len(arm)) if total == 0.0 else np.asarray(arm / total)
 
     def rights(self, groups: Sequence[int]) -> FloatArray:
-        """Return, for each of these groups, the probability that its branch comes next and the answer so far is correct.
+        """Return, for each of these branches, P(it is taken and the answer so far is correct | one of these branches is taken).
 
-        A group has the edges of one branch, which lead from one source to one stage; all groups must have the same source. The
-        probabilities are given that one of the groups' branches comes next.
+        Each branch is given by its group of edges; all must leave the same position.
         """
         total = float(self.arm[list(groups)].sum())
         if total == 0.0:
@@ -415,9 +419,7 @@ class TreeGraph(DecisionGraph):
         """Return None, because histories never share a position; see :meth:`DecisionGraph.joined`."""
 
     def of_targets(self, span: Span, below: Span) -> None:
-        """Return None, because the nodes of the next span are in the order of the edges; see
-        :meth:`DecisionGraph.of_targets`.
-        """
+        """Return None: in a tree, edges and their targets have the same order; see :meth:`DecisionGraph.of_targets`."""
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
         return edges[0] + 1, edges[1] + 1
@@ -429,11 +431,12 @@ def _common(counts: Integers) -> int:
 
 
 def _chances(rates: PositionRates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
-    """Return the arrays ``arm``, ``right``, ``ended_right`` and ``lost`` of a :class:`DecisionGraph`, keyed by name.
+    """Return four arrays of a :class:`DecisionGraph`, which explains them: ``arm``, ``right``, ``ended_right`` and ``lost``.
 
     Args:
-        rates: The rates of the graph's positions and groups.
-        source: The position that each group leaves.
+        rates: The rates of the graph's positions and of its groups of edges. A group has all edges from one position to one
+            stage.
+        source: The position that the edges of each group leave.
         may_end: Whether a plan may end at each position.
     """
     success, stop, stop_success, arm, right = rates

@@ -64,10 +64,10 @@ class Restored(NamedTuple):
         generation: the number of the new generation.
         last_day: the last day for which dollars were granted, in days since 1970.
         grants: all grants in the journal, after old grants were deleted.
-        back: the last day before ``last_day`` for which dollars were granted after a clock had been set back; 0 if there is
-            none.
-        carry: the day of the first grant after the clock had reached ``last_day`` again; 0 before that grant. The grants for
-            the day ``back`` also count against the cap of this day.
+        back: the day of the newest grants for a day before ``last_day``, made because a clock was set back; 0 without such
+            grants.
+        carry: the first day granted after the clock had reached ``last_day`` again; 0 until then. The grants for the day
+            ``back`` also count against the cap of this day.
     """
 
     generation: int

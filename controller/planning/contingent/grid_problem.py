@@ -285,7 +285,12 @@ class GridProblems(Problems):
         return self.graph
 
     def _times_of(self, objective: Objective, load_s: FloatArray | None) -> dict[str, Any]:
-        """Return the keyword arguments of :class:`GridProblem` that concern time: ``quick`` or ``late``, or none."""
+        """Return the keyword arguments that tell a :class:`GridProblem` how its plans treat time; empty if time does not
+        matter.
+
+        If latency is minimized, ``quick`` is the time of each call. If times are random, ``late`` is the penalty for a late
+        answer.
+        """
         return {"quick": self._seconds(objective, 0.0, load_s, 0.0)} if minimizes_time(objective) else {}
 
     def times(self, objective: Objective) -> FloatArray:

@@ -93,7 +93,7 @@ class Problem:
 
     @property
     def can_end(self) -> bool:
-        """Whether the request may end at the start."""
+        """Whether the request may end at its present position, without another call."""
         return self.may_stop and bool(self.graph.may_end[self.start])
 
     @property
@@ -156,10 +156,11 @@ class Problem:
     def _induced(
         self, goal: PlanGoal, admission: Admissible
     ) -> tuple[Induction, Best, Callable[[Mapping[int, int]], Integers]]:
-        """Return the backward induction, the best edge of each branch of the start, and a function for the later choices.
+        """Return the solved backward induction, the best edge of each branch that may come next, and a function for later
+        choices.
 
-        The function takes the choices at the start, keyed by group, and returns the choices on all later branches. In a tree,
-        the later choices do not depend on those at the start.
+        The function takes the edges chosen on the branches that may come next, keyed by group. It returns the choices on all
+        later branches, which in a tree do not depend on these edges.
         """
         spans, masks = admission.admitted(self.spans)
         found = Induction(self.graph, spans, goal, masks)

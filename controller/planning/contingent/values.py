@@ -69,10 +69,11 @@ class Worth(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The best edge (next call) of each branch in a range of branches, and its value if the branch's stage comes.
+    """The best edge (next call) of each branch in a range of branches, and its value for a request that takes the branch.
 
-    ``edge`` has the shape (*grid, branches). It is :data:`NOTHING` if no edge is admitted; then ``worth`` is meaningless.
-    ``has_ties`` is True if some edges were equal in every compared quantity.
+    ``edge`` has one element for each branch, and further axes if plans depend on the remaining time and money. It is
+    :data:`NOTHING` if no edge is admitted; then ``worth`` is meaningless. ``has_ties`` is True if some edges were equal in
+    every compared quantity.
     """
 
     edge: Integers
@@ -252,7 +253,11 @@ class Induction:
         return better
 
     def _value(self, worth: Worth) -> FloatArray:
-        """Return the quantity by which plans are compared first if times are random; larger is better."""
+        """Return the value by which plans are compared first if times are random; larger is better.
+
+        It is the expected accuracy (0 if the goal is to minimize cost) minus price times cost, minus a penalty for the
+        probability of :data:`NOTHING` (a late answer or no answer).
+        """
         accuracy = 0.0 if self.goal.target == "cost" else worth.accuracy
         late = 0.0 if worth.lost is None else (self.goal.late or 0.0) * worth.lost
         return np.asarray(accuracy - self._price * worth.cost_usd - late)

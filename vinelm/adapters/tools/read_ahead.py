@@ -349,8 +349,9 @@ class ReadAhead:
         return token
 
     def end_write(self, scope: Scope, token: object) -> None:
-        """End the write ``token`` with this scope (see :meth:`begin_write`), and drop the prefetched reads again, since they
-        may be out of date.
+        """End a write, and drop the prefetched reads of the affected runs once more, since they may be out of date.
+
+        ``scope`` and ``token`` are the argument and the result of :meth:`begin_write`.
         """
         for memory in {self, *(self.box.write_ends(token) if scope == "all" else ())}:
             memory.write_ends(token)

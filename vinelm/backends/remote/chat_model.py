@@ -617,7 +617,10 @@ class _Account:
         return None
 
     def _may_repeat(self, found: AttemptFailed) -> bool:
-        """Return whether to try again. If the model refused a setting, the setting is left out from then on."""
+        """Return whether to make another attempt after the failure ``found``.
+
+        If the model refused a setting, the setting is left out from then on.
+        """
         if isinstance(found, SettingRefused) and not self._metered.has_handed_out:
             request = self._request
             if found.setting in request.dropped or len(request.dropped) >= MOST_SETTINGS:

@@ -132,9 +132,9 @@ class ReferredRows:
     def _worth(self, *, is_hopeful: bool) -> dict[Pair, float]:
         """Return the score of each answer, at most 1, keyed by (request id, digest of the answer).
 
-        An answer's score is that of today's answer plus the difference that people found. Today's answer gets the mean
-        of the scores that people gave it, or 1 if they gave none. If another answer is worse by more than this mean, today's
-        score is raised to that difference, so that the other answer's score is not negative.
+        An answer's score is that of today's answer plus the difference that people found. Today's answer gets the mean of the
+        scores that people gave it, or 1 if they gave none. Its score is raised if another answer's score would otherwise be
+        negative.
         """
         found: dict[Pair, float] = {}
         for request, answers in self.answers.items():
@@ -252,8 +252,9 @@ class ReferredRows:
 
 
 def _loss(said: SaidOf | None) -> float:
-    """Return how much worse than today's people found an answer, in [0, 1]: 1 for a skipped question, 0 if they were
-    not asked.
+    """Return by how much people scored an answer lower than today's answer, in [0, 1].
+
+    The result is 1 if people skipped the question, and 0 if they were not asked.
     """
     if said is None:
         return 0.0

@@ -63,8 +63,8 @@ class BoughtRows:
     ) -> BoughtRows:
         """Collect the rows of these requests; see the class for the arguments.
 
-        A row without a score counts as not bought, unless it failed or a later row of the same path has a score or
-        failed.
+        A row without a score counts as not bought, with two exceptions: its call failed, or a later row of its path has a score
+        or failed.
         """
         known: dict[str, dict[tuple[str, ...], Observation]] = {request: {} for request in requests}
         of_requests = [row for row in rows if row.request_id in known]
@@ -92,9 +92,11 @@ class BoughtRows:
         return found
 
     def place(self, seen: Seen, request: str = "") -> Place | None:
-        """Return a key of the request's models and outcomes after its calls ``seen``; None if no row can follow.
+        """Return a key that is equal for requests with the same models and outcomes so far; None if no further call can be
+        recorded.
 
-        Requests with equal keys are exchangeable: the same calls may be recorded next for each of them.
+        For requests with equal keys, the same calls may be recorded next. ``seen`` are the recorded calls of ``request`` so
+        far.
         """
         kind = self.kinds.get(request)
         place = place_of(self.template, seen) if seen else ((), kind if kind in self.apart else None)
@@ -136,10 +138,12 @@ def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Ma
 
 
 def place_of(template: Template, seen: Seen) -> Place | None:
-    """Return a key of a request's models and outcomes after its calls ``seen``, at least one; None if no row can follow.
+    """Return a key that is equal for requests with the same models and outcomes so far; None if no further call can be
+    recorded.
 
-    The key is a pair: the models so far, and how the request continues. That is the next stage if the template branches.
-    Otherwise it is "passed" if the request may continue after a passed check and a check has passed, else "open".
+    ``seen`` are a request's recorded calls, at least one. The key is a pair: the models so far, and how the request continues.
+    That is the next stage if the template branches. Otherwise it is "passed" if the request may continue after a passed check
+    and a check has passed, else "open".
     """
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:

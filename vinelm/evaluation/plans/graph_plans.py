@@ -72,7 +72,7 @@ class StagePlan(Expected):
 
     @property
     def annotated(self) -> AnnotatedTrie:
-        """The trie of the plan."""
+        """The annotated trie that the plan was computed from."""
         return self.plan.graph.annotated
 
     @property

@@ -80,9 +80,9 @@ class InnerTrail:
         return k
 
     def before(self, node: str) -> PathValue:
-        """Return the path before the first invocation that ``node`` has made, because ``node`` now runs again from its start.
+        """Return the path up to, but not including, the first invocation that ``node`` made in this run.
 
-        If the node has made no invocation, this is the whole path.
+        If the node made none, return the whole path. Used when the node runs again from its start.
         """
         with self._lock:
             k = next((i for i, nodes in enumerate(self._nodes) if node in nodes), len(self._entries))
