@@ -273,8 +273,8 @@ def _typical(
 ) -> tuple[FloatArray, FloatArray]:
     """Return each node's expected amount for a request of size 1, shape (nodes,), and updated factors of the edge types.
 
-    The expected amount is the depth x model mean times the shrunken factors of edge type and node. Factors are ratios of sums:
-    a size estimated from a value contains the value's noise, so that a mean of ratios would be biased low.
+    The expected amount is the depth x model mean times the shrunken factors of edge type and node. Factors are ratios of sums,
+    since means of ratios would be biased low.
 
     Args:
         cells: the results.

@@ -16,8 +16,8 @@ def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray
     """Return the numbers of (yes answers, answers) at each node, shape (nodes,), for each of three questions.
 
     The questions are: does the request stop; is the answer right if it stops; is the answer right if it continues. An accepted
-    answer is never assumed to be right. Under the oracle stop, the third answer is always no, and the second is no only for
-    failed calls. An answer with a fractional score counts partly as yes.
+    answer is never assumed to be right. Under the oracle stop, all answers to the third question are "no", while the second
+    gets a "no" only for failed calls. An answer with a fractional score counts partly as yes.
     """
     questions = (
         (np.ones(len(cells), np.bool_), cells.stop),

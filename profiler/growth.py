@@ -294,9 +294,9 @@ class _Renewal:
         return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else self._compared(row, Shown(label))
 
     def _compared(self, row: Observation, shown: Shown) -> Shown:
-        """Return ``shown``, what a result shows at run time, with the stored answer in it if answers are compared with today's.
+        """Return ``shown`` with the answer that is stored in ``row``, if answers are compared with the current setup's.
 
-        If the workflow does not compare answers with those of the current setup, return ``shown`` unchanged.
+        Otherwise return ``shown``, which is what the result shows at run time, unchanged.
         """
         return shown._replace(answer=row.answer, answer_digest=row.answer_digest) if _has_reference(self._rows) else shown
 

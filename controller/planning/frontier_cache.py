@@ -27,7 +27,7 @@ SHAPES = 4096
 
 
 class FrontierStore:
-    """The Pareto frontiers of one class of objectives, by node.
+    """The Pareto frontiers below the nodes of a trie, for objectives that differ only in the values of their bounds.
 
     Thread-safe: a frontier may be built twice, but no thread sees it half built.
     """
@@ -85,10 +85,11 @@ class FrontierStore:
 
 
 class ShapeFrontiers(NamedTuple):
-    """The frontier stores for objectives of one shape, which differ only in the values of their bounds.
+    """The stores of Pareto frontiers for objectives that differ only in the values of their bounds.
 
-    ``unloaded`` is the store without load, ``loaded`` the store under load. A store is None if frontiers are not stored; every
-    plan then scans the subtree. ``is_live`` is True if the target is latency, which depends on the load.
+    ``unloaded`` is the store for plans without load, ``loaded`` the store for plans under load. A store is None if frontiers
+    cannot be used; each plan then searches the whole subtree. ``is_live`` is True if the target is latency, which depends on
+    the load.
     """
 
     unloaded: FrontierStore | None

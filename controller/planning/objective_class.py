@@ -44,11 +44,11 @@ class ObjectiveClass:
         return cls(target, objective.confidence, (*bounds, *floor), has_load and has_time)
 
     def dominance_keys(self, metrics: PathMetrics, ends: IntArray) -> list[FloatArray]:
-        """Return arrays over the ends (nodes at which a request may end), by which an end can dominate a later end.
+        """Return the arrays by which the planner finds dominated ends; each has a value for every end.
 
-        An end dominates a later end if it has no larger value in any array. Then it meets every bound that the later end meets,
-        from any node. Variances are separate keys because they, unlike standard deviations, add up along a path. The target is
-        not a key because the ends are sorted by it.
+        An end is a node at which a request may end; ``ends`` is sorted by the target. An end dominates a later end if no array
+        has a larger value for it. It then meets every bound that the later end meets. Variances are included because they,
+        unlike standard deviations, add up along a path.
         """
         keys = []
         for quantity in self.bounds:

@@ -110,7 +110,10 @@ class PathMetrics:
 
     @property
     def visits(self) -> FloatArray:
-        """The numbers of calls that a path makes on each engine, a row for each distinct combination; shape (rows, engines)."""
+        """Numbers of calls on each engine, shape (rows, engines): one row for all paths with the same numbers.
+
+        :attr:`visit_group` has the index of the row for each node's path.
+        """
         return self._engine_visits().vectors
 
     @property

@@ -23,7 +23,7 @@ from vinelm.trie.arrays import FloatArray
 
 
 class Replanner:
-    """Plans for one request. Not thread-safe: the session calls it with the session's lock held.
+    """Makes the plans for one request. Not thread-safe: the session calls it with the session's lock held.
 
     Args:
         planner: plans over the trie; shared by all requests.

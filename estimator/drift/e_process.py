@@ -101,7 +101,7 @@ class ShareAbove:
     Each bet assumes one higher chance, and multiplies its wealth by the likelihood ratio of the two chances.
 
     Args:
-        most: in [0, 1). If it is 0, a single value of 1 refutes the hypothesis.
+        most: the largest chance under the hypothesis, in [0, 1). If it is 0, a single value of 1 refutes the hypothesis.
     """
 
     most: float | FloatArray

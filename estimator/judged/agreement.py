@@ -37,9 +37,9 @@ class Rate:
 
     @property
     def variance(self) -> float:
-        """The variance of :attr:`share`, by the Beta distribution that follows from these requests and Jeffreys' prior.
+        """The variance of :attr:`share`, by the Beta distribution that follows from Jeffreys' prior and the requests' shares.
 
-        Each request counts once, however many results it has. The variance is too large rather than too small.
+        Each request counts once, however many results it has. If anything, the variance is too large.
         """
         mean = (self.share * self.requests + 0.5) / (self.requests + 1.0)
         return mean * (1.0 - mean) / (self.requests + 2.0)

@@ -72,11 +72,11 @@ class FeatureMatrix:
     Args:
         design: CSR matrix of the features that change the probability at every difficulty, shape (rows, effects); the root's
             row is zero.
-        group: index into ``groups`` of each effect, shape (effects,).
+        group: the group of each effect, as an index into ``groups``; shape (effects,).
         groups: the names of the groups; the effects of a group share one prior variance.
         slope: CSR matrix of the features that change the influence of the latent difficulty, shape (rows, slopes): an overall
             slope, and slopes per stage and model.
-        slope_group: index of each slope's group, shape (slopes,).
+        slope_group: the group of each slope, as a number from 0; shape (slopes,).
     """
 
     design: Matrix

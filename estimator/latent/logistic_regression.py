@@ -21,7 +21,7 @@ LONGEST_STEP = 3.0
 
 @dataclass(frozen=True)
 class Prior:
-    """The prior of a question's regression.
+    """The prior of one regression, which predicts the answer to a yes/no question such as "is the answer right".
 
     Args:
         slope: mean of the overall slope, in logits per standard deviation of difficulty.

@@ -29,7 +29,7 @@ class PredictedRates:
     difficulty.
 
     Args:
-        rates: the rates of the three questions about a node's outcome, over observed and unobserved requests.
+        rates: the probabilities that a request stops and that its answer is right, over observed and unobserved requests.
         arm_rates: probabilities of the branches, per node.
         reaching: expected number of requests that reach the node, including the ``cells.count`` observed requests.
         unseen: expected number of unobserved requests that reach the node, by difficulty; shape (nodes, points).

@@ -234,7 +234,7 @@ class Gradients(NamedTuple):
         return self.own + self.of_later(accuracy, ended, self.passed)
 
     def of_later(self, metric: FloatArray, before: FloatArray, passed: FloatArray | float = 0.0) -> FloatArray:
-        """Return the part of a path metric's gradient that comes from how likely the branches make later nodes.
+        """Return the part of a path metric's gradient that comes from the probabilities of the branches along the path.
 
         Args:
             metric: the metric of the path to each node of the subtree, shape (nodes,).
@@ -260,7 +260,7 @@ class Gradients(NamedTuple):
 
 
 def gradients(trie: Trie, question: MovedRates, predicted: PredictedRates) -> Iterator[Gradients]:
-    """Yield the derivatives of the nodes' probabilities by the coefficients of a question's regression; see :class:`Gradients`.
+    """Yield how the nodes' probabilities change with the coefficients of one regression; see :class:`Gradients`.
 
     There is one item for each subtree of the root, to limit memory.
     """

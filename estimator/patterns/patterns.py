@@ -42,7 +42,8 @@ class Patterns:
         reads: the names of the read-only tools.
         sets: pairs of a tool and a set of bindings, which says where the arguments of the tool's calls come from.
         counts: for each key under which possible calls are counted (:func:`~vinelm.estimator.patterns.regression.keys_of`), the
-            numbers (hits, trials). Trials are all these calls; hits are those requested before the next write.
+            numbers (hits, trials). Trials are all calls with this key. Hits are those of them that were requested before the
+            next call of a writing tool.
         coefficients: the coefficients of the logistic regression, one for each feature; empty without enough data.
         seconds: quantiles of the recorded durations of each read in seconds, by its name; at most :data:`MOST_SECONDS` for
             each.
@@ -122,7 +123,10 @@ class PatternsInRun:
         self._patterns, self._known, self._seen = patterns, list[str | ToolEvent](), SessionState(patterns.reads)
 
     def candidates(self, history: History) -> list[ToolCandidate]:
-        """Return the reads that may be requested before the next write, most likely first; process only new events."""
+        """Return the reads that may be requested before the next call of a writing tool, most likely first.
+
+        Only events that were not in the previous ``history`` are processed.
+        """
         if not begins_with(history, self._known):
             self._known, self._seen = [], SessionState(self._patterns.reads)
         for event in history[len(self._known) :]:

@@ -97,7 +97,7 @@ def features_of(
 
 
 def probability(features: Sequence[float], coefficients: Sequence[float]) -> float:
-    """Return the calibrated probability that the call with these features is requested before the next write."""
+    """Return the calibrated probability that a call with these features is requested before the next call of a writing tool."""
     score = sum(map(float.__mul__, map(float, features), coefficients))
     return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, score))))
 

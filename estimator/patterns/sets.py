@@ -68,7 +68,7 @@ class _Yield:
     """The recorded reads that one set of bindings (sources of a call's arguments) explains.
 
     Attributes:
-        calls: the indices of these reads, counted over all recorded reads that have sources.
+        calls: the numbers of these reads. Only recorded reads that have sources are numbered.
         groups: the groups of these reads' sessions.
         rows: the total number of calls that the set predicted before these reads, including calls that were not made.
     """

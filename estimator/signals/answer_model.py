@@ -552,10 +552,11 @@ def _same_model(contexts: Sequence[Context]) -> FloatArray:
 
 @lru_cache(maxsize=8)
 def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return two 0/1 matrices over pairs of contexts, of shape (contexts, contexts). Cached.
+    """Return two 0/1 matrices with an entry for each pair of contexts, of shape (contexts, contexts). Cached.
 
-    A context may follow a stage that writes no answer but gives a signal. In the first matrix, an entry is 1 if both contexts
-    follow the same signal, or neither follows one. In the second, they must also have the same model.
+    A context is everything that an answer depends on, except the request. An entry of the first matrix is 1 if both contexts
+    follow the same signal of a stage without answers, or neither follows such a stage. In the second matrix the contexts must
+    also have the same model; see :func:`_same_model`.
     """
     names = {signal: place for place, signal in enumerate({c.after[2:] for c in contexts})}
     signals = np.array([names[c.after[2:]] for c in contexts])

@@ -45,8 +45,8 @@ class AnswerTable:
             about the request.
         cost_usd: Cost of the result in dollars, tools included.
         turn: The number of the request's earlier calls.
-        repeats: For each context with ``is_again``: the number of results, and of those that repeat the model's earlier answer;
-            shape (contexts, 2).
+        repeats: For each context in which the model has answered before: the number of results, and the number of those that
+            repeat the model's earlier answer; shape (contexts, 2).
         verdicts: The results of judges and skipped stages, which leave the answer unchanged.
     """
 
@@ -183,7 +183,10 @@ def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
 
 
 def _labels_before(rows: Iterable[Observation], by_cell: Cells, labels: list[Label], course: Course) -> Ints:
-    """Return the label of the result before each of ``rows``, an index into ``labels``; -1 without such a result or label."""
+    """Return, for each of ``rows``, the label of the previous result on the path of its request; shape (rows,).
+
+    Labels are given as indices into ``labels``. The index is -1 without a previous result, or if ``labels`` lacks its label.
+    """
     before = [by_cell.get((row.request_id, row.prefix[:-1])) for row in rows]
     shown = [None if row is None else _label(row, course) for row in before]
     return np.array([labels.index(label) if label in labels else -1 for label in shown], np.int64)
@@ -215,7 +218,7 @@ def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[
 
 
 def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, set[tuple[str, ...]]]:
-    """Return what results showed to later calls, for each stage that gives no answer, keyed by the stage's name.
+    """Return what the results of each stage without answers show to later calls, keyed by the stage's name.
 
     Each value is a set of descriptions in the form of :attr:`Context.after`.
     """

@@ -131,7 +131,7 @@ class Course:
         models: Mapping[str, Sequence[str]] | None = None,
         silent: frozenset[str] = frozenset(),
     ) -> Self:
-        """Return the course that consists of exactly these calls, in order."""
+        """Return the course in which every request runs exactly these stages, in order."""
         return cls((*({stage: k} for k, stage in enumerate(stages, start=1)), {}), models, silent)
 
     def arms(self, position: int) -> tuple[str, ...]:

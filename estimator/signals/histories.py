@@ -140,7 +140,7 @@ def histories(
         models: All models, in the order of the indices.
         goes_on: Whether a history may continue after its answer has passed the workflow's check.
         least_reach: A history that is less likely than this, given its models, is not continued.
-        shares: P(a request begins in each way), shape (starts,); None if all ways are equally frequent.
+        shares: P(a request begins in the way ``course.starts[i]``), shape (starts,); None if all ways are equally frequent.
     """
     shares = np.full(len(course.starts), 1.0 / len(course.starts)) if shares is None else shares
     growing = _Growing(model, models, course, shares, goes_on=goes_on, least_reach=least_reach)
@@ -359,7 +359,7 @@ class _Growing:
     def _labels_of_classes(self, level: HistoryLevel) -> Ints:
         """Return the label of the first answer of each class of agreeing answers, shape (histories, classes).
 
-        -1 for classes that a history does not have.
+        Labels are numbers. An element is -1 if the history has no answer of the class.
         """
         at, labels = np.arange(len(level)), self.label_of_class[level.parent].copy()
         is_new = (level.kind >= 0) & (labels[at, np.maximum(level.kind, 0)] < 0)

@@ -222,8 +222,8 @@ class Verdicts:
 
 
 def kinds_of(types: npt.NDArray[np.int8], right: int, missing: int) -> Ints:
-    """Return whether answers of these types are right (0), missing (1) or wrong (2).
+    """Return the kind of each answer as a number: 0 if it is right, 1 if it is missing, 2 if it is wrong.
 
-    ``right`` and ``missing`` are the numbers of the types of right and of missing answers.
+    ``types`` has the answers' types; ``right`` and ``missing`` are the types of right and of missing answers.
     """
     return np.where(types == right, 0, np.where(types == missing, 1, 2)).astype(np.int64)

@@ -90,10 +90,10 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 
 
 def _by_caps(fitted: AnnotatedTrie) -> _Measure:
-    """Return a function that measures, for the best plan under each cost cap, by how much its accuracy is predicted too high.
+    """Return a function that measures, under several cost caps, by how much the best plan's accuracy is predicted too high.
 
-    Plans are paths or, if a node of the trie stands for several sequences of calls, fixed plans. ``fitted`` provides the caps.
-    The function returns three rows: the caps, and the two rows of :func:`_gaps`.
+    The function takes a trie that chooses the plans and a trie that judges them. It returns three rows: the caps of ``fitted``,
+    and the two rows of :func:`_gaps`, measured under the caps of the choosing trie.
     """
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
@@ -129,10 +129,14 @@ def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray
 
 
 def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
-    """Return the optimism of the best plan under each cost cap, in two rows of shape (caps,).
+    """Return the optimism of the best plan under each cost cap, in two rows; shape (2, caps).
 
-    Optimism is what the choosing half predicts minus what the testing half predicts. The first row is for the plan's accuracy,
-    the second row for the plan's advantage over the best single model.
+    Optimism is what ``chooser``, by which the plan is selected, predicts minus what ``judge`` predicts. The first row is for
+    the plan's accuracy, the second row for the plan's advantage over the best single model.
+
+    Args:
+        chooser: The plans' figures from one half of the requests.
+        judge: The figures of the same plans from the other half.
     """
     caps = _caps(chooser)
     rows = []

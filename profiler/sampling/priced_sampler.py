@@ -206,7 +206,7 @@ class OpenCells:
         self.continuable = [cell for cell, row in self._every.items() if self._is_continuable(row)]
 
     def is_new(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a call has no result and no earlier path will make it. Its request must be known to reach the call."""
+        """Return whether a call has no result, and no path has claimed it yet. Its request must be known to reach the call."""
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:
@@ -376,7 +376,10 @@ class RoundPaths:
         return sum(self._cells.is_new(request, (model,)) for request in self._order)
 
     def claim_first(self, path: RequestPath) -> None:
-        """Claim the first call of a path if its model is certain and the call is open; otherwise do nothing."""
+        """Claim the first call of a path, so that no other path of the round makes it.
+
+        Does nothing if the call has a result or is claimed already, or if its model depends on which stage comes first.
+        """
         first = path.path[0]
         if isinstance(first, str) and self._cells.is_new(path.request_id, (first,)):
             self._cells.claim(path.request_id, (first,))

@@ -213,10 +213,10 @@ class _Scan:
                 return
 
     def _pass_remaining(self, path: ActivePath, first: int) -> None:
-        """Add the path's calls without a result, from call number ``first`` on, to the calls that may still end the run.
+        """Note the path's calls without a result, from call number ``first`` on, because they precede later jobs.
 
-        Each is added at its maximum cost. As far as this cost is not reserved yet, it also counts as money that must be left
-        for these calls before a later job may start.
+        Before a later job starts, enough money must be left for the maximum cost of each of these calls. Their results may also
+        end the run before that job.
         """
         is_continued = path.goes_on and self._cells.is_continued(path.cell(first))
         if self._coverage_bound is not None:

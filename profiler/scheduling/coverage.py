@@ -415,8 +415,7 @@ class Coverage:
     def naive_usd(self) -> float:
         """Return the estimated cost in dollars of running every request on every path, each from its start.
 
-        No result is shared between paths that begin alike. A request ends at a passed check. If stages share a depth, every
-        request runs on every path that it reaches. Returns 0.0 before the first call.
+        No result is shared between paths that begin alike. A request ends at a passed check. Returns 0.0 before the first call.
         """
         if not self.counts.any():
             return 0.0
@@ -425,10 +424,10 @@ class Coverage:
 
 
 def coverage_of(observations: Sequence[Observation], template: Template, n_requests: int) -> Coverage:
-    """Return the coverage of a set of results, in any order.
+    """Return the coverage of a set of results.
 
     Args:
-        observations: the results of these requests.
+        observations: the results, in any order.
         template: a template bound to the catalog's models.
         n_requests: the number of requests in the profile.
     """

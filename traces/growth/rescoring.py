@@ -95,7 +95,7 @@ class RowsToScore:
             return rows
 
     def record(self, scores: Iterable[tuple[RowToScore, Rescored]]) -> None:
-        """Record the scores of a wave in one transaction, and restore its rows that could be scored."""
+        """Record the scores of one wave (group of rows) in a transaction, and bring its scored rows back into use."""
         number = self._store.identity_id
         with self._store.database.transaction() as connection:
             for row, found in scores:

@@ -374,7 +374,7 @@ def _used_again(cells: Cells) -> set[Cell]:
 
 
 def _without_a_row(answers: Sequence[RecordedAnswer], cells: Cells) -> list[dict[str, Any]]:
-    """Return a ledger entry with the cost of each recorded answer that has become no row of the store."""
+    """Return ledger entries with the costs of the recorded answers that no row of the store contains, one entry each."""
     used = {answer.line for answer in cells.values()}
     return [ledger_entry(one.request_id, (one.model,), one.cost_usd or 0.0) for one in answers if one.line not in used]
 

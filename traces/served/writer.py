@@ -211,7 +211,7 @@ class StoreWriter(Generic[Item, Kept]):
         self._run()
 
     def _finish_deferred(self) -> None:
-        """Call the functions given to :meth:`defer`, without holding the lock, since they queue items."""
+        """Call the functions given to :meth:`defer`. The lock is not held, because these functions may queue items."""
         while True:
             with self._ready:
                 self._is_finishing = bool(self._deferred)

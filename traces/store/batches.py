@@ -154,8 +154,8 @@ class BatchRecords:
         """Return what unfinished jobs may have spent on batch calls, in dollars, keyed by (request, prefix).
 
         The amounts are those of abandoned ledger entries whose calls all go through batch APIs. An entry is abandoned if its
-        run was killed, or by :meth:`leave`. If the calls are made again, the answers that were bought are fetched, so a new
-        entry replaces the abandoned entries (:meth:`replace`).
+        run was killed, or by :meth:`leave`. If the job runs again, it fetches the answers that are paid for already. Its new
+        ledger entry then replaces the abandoned entries (:meth:`replace`).
         """
         request, prefix = _ENTRIES.c.request_id, _ENTRIES.c.prefix
         query = select(request, prefix, func.sum(_ENTRIES.c.settled_usd)).where(_IS_ABANDONED).group_by(request, prefix)
@@ -164,7 +164,7 @@ class BatchRecords:
             return {(row[0], decode_prefix(row[1])): float(row[2]) for row in found}
 
     def replace(self, cell: Cell) -> None:
-        """Set the abandoned ledger entries of a request and prefix to $0, in the transaction that reserves their new entry."""
+        """Set the abandoned ledger entries of ``cell``, a pair (request, prefix), to $0; they no longer count as abandoned."""
         with self._database.transaction() as connection:
             here = and_(_IS_ABANDONED, _ENTRIES.c.request_id == cell[0], _ENTRIES.c.prefix == encode_prefix(cell[1]))
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))

@@ -197,7 +197,7 @@ def _copy_rows(source: Connection, target: Connection, rows: Sequence[Observatio
 def _copy_retired(source: Connection, target: Connection, numbers: dict[int, int]) -> None:
     """Copy the retired rows (stored, but no longer used), except rows that both stores have retired.
 
-    ``numbers`` has the number in the target of each identity of the source, by its number in the source.
+    ``numbers`` maps an identity's number in the source to its number in the target.
     """
     held = {_retired_key(dict(row._mapping)) for row in target.execute(select(schema.retired))}
     for row in source.execute(select(schema.retired).order_by(schema.retired.c.retired_id)):

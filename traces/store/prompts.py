@@ -105,7 +105,7 @@ def copy_prompts(source: Connection, target: Connection, cells: Collection[Cell]
 
 
 def prompt_stages(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> tuple[StagePrompts, ...]:
-    """Return, for each stage, how many tokens its prompts have in common with other prompts."""
+    """Return one item for each stage: how many tokens its prompts have in common with other prompts in ``shapes``."""
     return stages_of(_tree(rows, shapes))
 
 

@@ -421,7 +421,7 @@ class ObservationStore:
     def abandon_open(self) -> int:
         """Charge all open reservations in full, and return the number of these reservations.
 
-        For reservations of a killed run, whose calls may have been made and billed. Only the run that has locked the store
+        They are those of a killed run, whose calls may have been made and billed. Only the run that has locked the store
         (:meth:`exclusive`) may call this.
         """
         settled = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}

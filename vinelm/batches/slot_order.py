@@ -52,7 +52,7 @@ class _Slot:
         depth: The number of invocations before the slot's last call, on the path of its request.
         own: The number of tokens at the beginning of the last call's prompt that some free slot, normally this one, had cached
             when the call was sent.
-        other: The number of tokens by which a busy slot had cached more of that prompt; 0 if none had.
+        other: The number of further tokens of that beginning that a busy slot had cached; 0 if no busy slot had more.
         used: When the slot's last call ended, as a number that increases over time.
     """
 

@@ -35,7 +35,7 @@ class Assignment(Generic[Part]):
         return cls(((share, part), (1.0 - share, rest)), salt)
 
     def of(self, key: str) -> Part:
-        """Return the alternative for a key, such as a request's id; it is the same in every process."""
+        """Return the alternative, such as a plan, for a key, such as a request's id. It is the same in every process."""
         at = place_of(self.salt + key) if len(self.parts) > 1 else 0.0
         for share, part in self.parts[:-1]:
             if at < share:
@@ -81,8 +81,8 @@ class Assigned(NamedTuple):
         """Return the assignment of a resumed request; ``kept`` has the fields that an earlier run has stored with the
         request's path.
 
-        The ``bound`` is the stored one, None if none was stored. A stored ``is_plan`` applies only if a canary made the
-        assignment.
+        The result's ``bound`` is taken from ``kept``; it is None if ``kept`` lacks it. A stored ``is_plan`` is used only if
+        a canary made the assignment.
         """
         is_plan = kept.get("is_plan", self.is_plan) if self.is_trial else self.is_plan
         return Assigned(is_plan, kept.get("bound"), self.is_trial)

@@ -52,7 +52,7 @@ class Plan:
     def choice(self) -> Integers:
         """The plan's choice for each branch of the graph, as an array: the index of an edge, or a negative number to end.
 
-        The choices for branches at the start itself are not used.
+        Elements for the branches that leave :attr:`start` are not used; :attr:`first` has the choices for these branches.
         """
         return self.below() if callable(self.below) else self.below
 

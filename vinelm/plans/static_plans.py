@@ -406,8 +406,9 @@ class StaticPlans:
 
     @cached_property
     def _right(self) -> FloatArray:
-        """An array with, for each position, the probability that a branch follows and the answer so far is correct,
-        given that the position is reached.
+        """For each position, P(the request continues, and its answer so far is correct | it reaches the position).
+
+        The array has shape (positions,).
         """
         return np.asarray(np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes)), np.float64)
 

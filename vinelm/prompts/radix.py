@@ -211,9 +211,9 @@ def points_of(shape: Shape) -> tuple[array[int], array[int]]:
 
 
 def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int], at: int) -> int:
-    """Return the length of the common beginning of ``known[start:stop]`` and ``digests[at:]``, which is at least 1.
+    """Return how many digests ``known[start:stop]`` and ``digests[at:]`` have in common at their beginning.
 
-    A binary search, since digests are equal only if all digests before them are.
+    The first digests must be equal. Uses binary search: equal digests have equal digests before them.
     """
     low, high = 1, min(stop - start, len(digests) - at)
     while low < high:

@@ -261,7 +261,7 @@ class Links:
         return self._clusters[cluster]
 
     def next(self, cluster: str, prompt: Mapping[str, Any]) -> str:
-        """Count the next request of a stream, and return the group that it belongs to; see :meth:`cluster_of`."""
+        """Count one more request, and return the name of its group; see :meth:`cluster_of`."""
         self.count(cluster)
         return self.cluster_of(cluster, _json(prompt))
 

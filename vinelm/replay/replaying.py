@@ -434,7 +434,7 @@ class ReplayRun:
         )
 
     def open_questions(self, steps: Iterable[StepRun]) -> None:
-        """Mark the questions that these steps need answered as open in the store, and all others as closed."""
+        """In the store, mark the questions that these steps have to ask as open, and all other questions as closed."""
         self.kept.rows.open_questions(
             {
                 "unit_id": unit.unit_id,

@@ -669,7 +669,7 @@ class Chain(Branching):
         return rows
 
     def slots(self, depth: _Slots, slot: _Slots) -> _Slots:
-        """Return ``depth``, the number of earlier invocations. In a linear template, a fixed plan has a model for each.
+        """Return ``depth``, the number of earlier invocations: in a linear template, a fixed plan has one model per invocation.
 
         See :meth:`Branching.slots`.
         """

@@ -283,8 +283,9 @@ class AnnotatedTrie:
         return replace(self, verdict=found, signals=self.signals and replace(self.signals, verdict=found))
 
     def within(self, tried: BoolArray) -> AnnotatedTrie:
-        """Return a copy in which plans may run only the edges for which ``tried`` is true, shape (edges,); also in its trie
-        of signals.
+        """Return a copy in which plans may run only the edges that the mask ``tried``, shape (edges,), allows.
+
+        The copy's trie of signals, in which branches are outcomes of calls, is restricted to the corresponding edges.
         """
         return replace(self, tried=tried, signals=self.signals and self.signals.within_paths(tried, self.trie))
 
@@ -546,7 +547,8 @@ class SignalTrie(AnnotatedTrie):
 
         Args:
             outcomes: The new outcomes, in the order of the old ones.
-            right: P(the outcome occurs, and the answer that counts is right | the node is reached), shape (outcomes,).
+            right: P(the outcome occurs, and the answer that the request would return is right | the node is reached), shape
+                (outcomes,).
         """
         trie, size = self.trie, len(self.trie)
         goes_on = outcomes.arm >= 0

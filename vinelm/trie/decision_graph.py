@@ -229,10 +229,10 @@ class DecisionGraph:
         return replace(self, **chances)
 
     def for_mass(self, mass: FloatArray) -> Self:
-        """Return a copy of the graph with probabilities for the mix of easy and hard requests that a certain plan leads to.
+        """Return a copy of the graph with probabilities for the mix of easy and hard requests at each position under a plan.
 
-        At each position they are the means over the requests that reach the position under the plan. Positions that the plan
-        does not reach keep their probabilities; so do all positions if rates by difficulty are unknown.
+        The probabilities at a position are means over the requests that reach it under the plan. Positions that the plan does
+        not reach keep their probabilities. If rates by difficulty are unknown, the graph itself is returned.
 
         Args:
             mass: P(the plan reaches the position and the request has the difficulty), shape (positions, difficulties).
@@ -311,8 +311,9 @@ class DecisionGraph:
         return key, which
 
     def width(self, span: Span) -> int:
-        """Return the number of edges from each position to each next stage in the level that contains ``span``; 0 if it
-        differs.
+        """Return how many edges lead from each position to each next stage, in the level that contains ``span``.
+
+        The result is 0 if this number is not the same for all positions and next stages of the level.
         """
         return self._shapes[self.level_of(span.nodes[0])][1]
 

@@ -193,10 +193,12 @@ class _Segments:
         return cls(owner, tuple(memory), column, max(widths))
 
     def extended(self, window: Ints, loop: int, choice: Ints) -> Ints:
-        """Return what the trie remembers of several histories after one more choice (stage and model) in the same loop.
+        """Return the windows of several histories after one more choice (stage and model) in the same loop.
+
+        A window has what distinguishes a history in the trie: its last choices in the loop, or how often it made each choice.
 
         Args:
-            window: What the trie remembered before, shape (histories, width).
+            window: The windows before this choice, shape (histories, width).
             loop: The index of the loop.
             choice: The new choice of each history, as its number.
         """

@@ -216,7 +216,7 @@ class Trie:
         """Return, for each node, the sum of the values along its path, root and node included.
 
         Args:
-            values: shape (..., n + 1), the last axis in node order.
+            values: A value for each node, in trie order, on the last axis; shape (..., nodes).
 
         Returns:
             A new array of the same shape and type.

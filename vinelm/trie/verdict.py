@@ -444,7 +444,8 @@ class Verdict:
         """The figures for a service in which :attr:`plan` answers its share of the requests and the baseline the rest.
 
         None without a plan. If the share is 0, they are the figures of the plan alone. If the advice is to switch to a plan
-        that does not cost more, ``best_low`` is at least ``-max_loss``. The tests have excluded a larger loss.
+        that does not cost more, the lower end of the gain (``best_low``) is raised to at least ``-max_loss``, since the
+        tests have excluded a larger loss.
         """
         if self.plan is None:
             return None

@@ -52,11 +52,11 @@ class Lookup:
         return self._writer.skills(request) if "gold_sql" in request.data else {}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the labelled query; for a ticket without a query, one that finds nothing."""
+        """Return the labelled query; if the ticket has no query, a query that finds nothing."""
         return self._writer.right(request, rng) if "gold_sql" in request.data else NOTHING_TO_LOOK_UP
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return the labelled query with an error of the given kind; for a ticket without a query, one that finds nothing."""
+        """Return the labelled query with an error of the given kind; if the ticket has no query, a query that finds nothing."""
         return self._writer.wrong(request, kind, rng) if "gold_sql" in request.data else NOTHING_TO_LOOK_UP
 
 

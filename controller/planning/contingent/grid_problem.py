@@ -52,7 +52,7 @@ class GridProblem(Problem):
     Args:
         limits: The request's caps by the name of the bound, including the amounts used so far.
         induced: Returns, for a goal, the grid and the backward induction over the whole graph on this grid; None without caps.
-        quick: The time that each call takes, if every request should get its answer as early as possible; otherwise None.
+        quick: The time of each call, if plans should give answers as early as possible; otherwise None.
         late: The penalty for a late answer; None if times are not random.
     """
 
@@ -415,7 +415,7 @@ class ChanceProblems(GridProblems):
 
 
 def late_weight(objective: Objective) -> float:
-    """Return the number of additional correct answers in time that outweigh one additional late answer."""
+    """Return the penalty for a late answer: the number of correct answers that outweighs one late answer."""
     return LATE_WEIGHT if objective.late_weight is None else objective.late_weight
 
 

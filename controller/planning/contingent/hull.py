@@ -91,10 +91,11 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """Return the goal for requests that cannot follow the plan of the other requests, given the maximum mean cost.
+        """Return the goal for planning one request separately, if the mean cost of requests is limited to ``budget_usd``.
 
-        The goal maximizes accuracy minus a price times cost. At this price, the best plan costs at most ``budget_usd`` dollars
-        on average. If all plans cost more, the goal is the lowest cost.
+        A request is planned separately if it cannot follow the common plan, because a model failed or a cap forbids a call. The
+        goal maximizes accuracy minus a price times cost. At this price, the best plan costs at most ``budget_usd`` dollars on
+        average. If all plans cost more, the goal is the lowest cost.
         """
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
@@ -104,10 +105,11 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """Return the goal for requests that cannot follow the plan of the other requests, given the minimum mean accuracy.
+        """Return the goal for planning one request separately, if the mean accuracy must be at least ``floor``.
 
-        The goal maximizes accuracy minus a price times cost. At this price, the best plan has at least the mean accuracy
-        ``floor``, if any plan has it. If the cheapest plan has it, the goal is the lowest cost.
+        A request is planned separately if it cannot follow the common plan, because a model failed or a cap forbids a call. The
+        goal maximizes accuracy minus a price times cost. At this price, the best plan has at least the mean accuracy ``floor``,
+        if any plan has it. If the cheapest plan has it, the goal is the lowest cost.
         """
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")

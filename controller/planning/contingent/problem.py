@@ -62,7 +62,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Problem:
-    """The choices that a plan makes after a request's position in a tree. Every plan meets the per-request caps exactly.
+    """One planning problem on a decision graph that is a tree. Per-request caps hold for every sequence of calls of a plan.
 
     Args:
         start: The position that the request is at.
@@ -182,11 +182,11 @@ class Problem:
         return max(both, key=lambda each: weight * each.accuracy - price * each.cost_usd)
 
     def _ends(self, found: Induction, nothing: BoolArray, on: Worth) -> BoolArray:
-        """Return for each branch of the start whether the request should end now.
+        """Return, for each branch that leaves the start, whether the request should end now.
 
         Args:
             found: Compares ending with continuing.
-            nothing: Whether each branch has no admitted edge.
+            nothing: A mask of the branches on which no model is admitted.
             on: The value of continuing on each branch.
         """
         if not self.can_end:

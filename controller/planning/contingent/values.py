@@ -51,7 +51,7 @@ class Worth(NamedTuple):
         return self.each(lambda values: values[..., items])
 
     def picked(self, items: Integers) -> Worth:
-        """Return the values at these indices into the flattened arrays.
+        """Return a copy in which each array has only the elements at the indices ``items`` of the flattened array.
 
         The arrays of the result have the shape of ``items``.
         """
@@ -347,9 +347,10 @@ class _Search:
         self._starts, self._size, self._width = starts, size, width
 
     def best(self, keys: Sequence[Callable[[], FloatArray]], admitted: BoolArray | None) -> _Found:
-        """Return the best admitted item of each group, a range of neighbouring items.
+        """Return the index of the best admitted item (such as an edge) of each group.
 
-        Items are compared by the first of ``keys``; the next key decides ties, and finally the order of the items.
+        Items are compared by the values that the first of ``keys`` returns. The next keys decide ties, and finally the order of
+        the items. ``admitted`` is a mask of the items; None admits all.
         """
         left = admitted
         alive = count = len(self._starts)

@@ -211,7 +211,7 @@ class ReplayPolicy(UnitPolicy):
         return tuple(stage for stage in self._expected[:number] if stage is not None)
 
     def _ended(self, key: PlaceKey) -> BaseException:
-        """Return the exception that ends the job at its first call (identified by ``key``) after the bought invocation."""
+        """Return the exception that ends the job at the call ``key``, the first call after the job's own invocation."""
         stages = self._stages_before(len(self._expected))
         others = self._joint.group_after(stages)
         if self.reached is None:
@@ -321,7 +321,7 @@ class ReplayPolicy(UnitPolicy):
     # -- the outcome -------------------------------------------------------------------------------------------
 
     def record(self, invocation: Invocation) -> None:
-        """Record the job's invocation; earlier invocations were recorded when they were bought."""
+        """Record the invocation if it is the job's own. Earlier invocations are replayed, and were recorded by earlier jobs."""
         if invocation.prefix == self.prefix and self._buys:
             super().record(invocation)
 

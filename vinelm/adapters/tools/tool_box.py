@@ -208,7 +208,10 @@ class ToolBox:
             return list(self.live)
 
     def write_ends(self, token: object) -> list[Any]:
-        """Record the end of the write ``token``; return the :class:`ReadAhead` of each run in progress."""
+        """Record that a write, a tool call that changes data, has ended; ``token`` is what was given to :meth:`write_begins`.
+
+        Returns the :class:`ReadAhead` of each run in progress.
+        """
         with self._lock:
             self.writing.discard(token)
             return list(self.live)

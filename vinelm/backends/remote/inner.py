@@ -99,7 +99,7 @@ class InnerChat:
         return self._rates[0]
 
     def saw_rate(self, rate: float) -> None:
-        """Raise :attr:`rate` to ``rate``, the ratio of a call's cost to its cost at the catalog's price, if that is higher."""
+        """Set :attr:`rate` to ``rate`` if that is higher: the ratio of a call's cost to its cost at the catalog's price."""
         self._rates[0] = max(self._rates[0], rate)
 
     def streams(self, tools: Any) -> bool:

@@ -380,8 +380,8 @@ class Comparison:
         """Return one plan to test for each objective, without duplicates.
 
         Only kinds of policy with a plan for every part of the requests are considered. Those whose effect can be
-        estimated from the recorded results are preferred. Among them, the simplest plan is taken whose predicted
-        accuracy is nearly the best.
+        estimated from the recorded results are preferred. Of the plans whose predicted accuracy is nearly the best, the
+        simplest is taken.
 
         Several objectives may lead to the same plan over all requests. Then only one of them is kept: the objective for
         which the most parts have chosen this plan, and of equals, the one with the lowest predicted cost. Objectives

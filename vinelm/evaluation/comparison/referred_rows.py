@@ -55,7 +55,10 @@ class ReferredAnswer:
 
     @property
     def hides(self) -> bool:
-        """Whether this is not the current setup's answer but counts as equal to it, although its score may differ."""
+        """Whether the answer may score differently from today's answer, although it counts as equal to today's answer.
+
+        Always False for today's answer itself.
+        """
         return self.may_hide and self.is_same and not self.is_today
 
 

@@ -138,12 +138,14 @@ def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Ma
 
 
 def place_of(template: Template, seen: Seen) -> Place | None:
-    """Return a key that is equal for requests with the same models and outcomes so far; None if no further call can be
-    recorded.
+    """Return a pair: the models that a request has run, and how it continues; None if no further call can be recorded.
 
-    ``seen`` are a request's recorded calls, at least one. The key is a pair: the models so far, and how the request continues.
-    That is the next stage if the template branches. Otherwise it is "passed" if the request may continue after a passed check
-    and a check has passed, else "open".
+    If the template branches, the second item is the next stage. Otherwise it is "passed" or "open". It is "passed" if the
+    workflow's check has passed one of the answers, and the template lets requests continue after that.
+
+    Args:
+        template: The template.
+        seen: The request's recorded calls; at least one.
     """
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:

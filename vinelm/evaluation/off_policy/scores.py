@@ -136,8 +136,9 @@ class _Walk:
         self.balance: dict[tuple[Place, str], FloatArray] = {}
 
     def scores(self, at: int, request: str) -> tuple[float, ...]:
-        """Return (success, cost, latency, weight, unsupported weight) of one request, see :class:`Scores`; ``at`` is
-        the request's index.
+        """Return the success, cost, latency, weight and unsupported weight of one request, as in :class:`Scores`.
+
+        ``at`` is the request's index.
         """
         seen: Seen = ()
         first = self.bought.first(request)

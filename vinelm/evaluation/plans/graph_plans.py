@@ -208,7 +208,7 @@ class GraphPlans(Plans[StagePlan]):
         :meth:`Plans.frontier_range`.
 
         The range of costs begins at VineLM's cheapest plan or at the cheapest single model, whichever costs more. The range
-        of latencies begins likewise at the slower of the two fastest plans.
+        of latencies begins at VineLM's fastest plan or at the fastest single model, whichever is slower.
         """
         best, cheapest = self.decision(Objective(maximize="accuracy")), self.decision(Objective(minimize="cost"))
         fastest = self.decision(Objective(minimize="latency")).path_latency_s if self.annotated.knows_latency else 0.0

@@ -72,7 +72,7 @@ class Evidence:
     """The recorded results from which every baseline method chooses a policy.
 
     Args:
-        rows: The bought rows, with their outcomes.
+        rows: The recorded rows, with their outcomes.
         estimate: The trie estimated from these rows; its catalog lists the systems.
         depth: The maximum number of calls of a policy for one request, >= 1.
     """

@@ -121,7 +121,7 @@ class ThreadAccounts:
         """Return the number of the page to which a new account is added, and the stored accounts by key.
 
         A page is a stored row with several accounts. Only the accounts on the last page and on the page of ``account`` are
-        read; ``account`` is the key that the run's path names.
+        read. ``account`` is the key that the run's path contains, None without one.
         """
         page, values = await self._rows.latest(_PAGES, is_async=is_async) or (_page(0), None)
         if values is None:

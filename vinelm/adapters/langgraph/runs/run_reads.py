@@ -34,7 +34,7 @@ _LOCK = Lock()
 def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
     """Return the prefetched reads of the run, created on first use and dropped with the run.
 
-    Returns None in a profile, and if no tool is declared and no calls are recorded.
+    Returns None in a profile. Also returns None if the application neither declares tools nor records calls.
     """
     box = settings.tools
     is_heard = bool(box.declared) or box.recorder is not None

@@ -164,9 +164,10 @@ class _Whole:
             self._add_node(path, place, own, found, behind, inside)
 
     def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
-        """Return where a node leads, given ``onward``, the choices that its edges make.
+        """Return where a node leads: to the models that the code of its edges calls, one after the other, then to ``onward``.
 
-        If the code of the edges calls models, each of these models becomes a place between the node and ``onward``.
+        If that code calls no model, the result is ``onward``, the possible successors along the edges. Adds the models as
+        places.
         """
         for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
