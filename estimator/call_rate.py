@@ -350,9 +350,10 @@ def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
 
 
 def _common(here: Sequence[_Prompt]) -> _Common | None:
-    """Return the common part of the prompts ``here``, which belong to a single stage and cache and have known shapes.
+    """Return figures of the beginning that the prompts ``here`` have in common, such as its number of tokens.
 
-    None if no result has a cache hit on tokens that another request sent.
+    The prompts belong to one stage and one prompt cache, and have known shapes (hashes of their prefixes). The result is None
+    if no call read tokens from the cache that another request had sent.
     """
     hits = [min(float(prompt.hit), prompt.static or 0.0) for prompt in here]
     foreign = [hit for hit, prompt in zip(hits, here, strict=True) if hit > prompt.held]

@@ -84,9 +84,10 @@ class ArmRates:
 
     @classmethod
     def of(cls, trie: Trie, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
-        """Return the rates by node or edge, given the probabilities ``arm`` and ``arm_success`` by branch, shape (branches,).
+        """Return the branch probabilities as arrays over nodes (or edges, if several lead to a node).
 
-        These probabilities are scaled: over a node's branches they add up to P(continues) and P(continues with a right answer).
+        ``arm`` and ``arm_success`` have the probabilities by branch, shape (branches,). They are scaled: over a node's branches
+        they add up to P(continues) and P(continues with a right answer).
         """
         goes_on = 1.0 - rates.stop
         arm = _scaled(arms, np.clip(arm, 0.0, 1.0), goes_on)

@@ -247,7 +247,10 @@ class _Renewal:
         self._needs_state = bool(signals.answer) or callable(signals.signal)
 
     def made_anew(self, every: Sequence[Observation]) -> SignalRecord:
-        """Compute and write the signals and answers of all results, ``every``; return a record of the current declaration."""
+        """Compute the signals and answers of all results, ``every``, again, and store them.
+
+        Return a record of what the workflow now declares about signals and answers.
+        """
         found: dict[Cell, Shown] = {}
         labels, lost = Labels(), 0
         for row, shown in self._evaluated(every):

@@ -133,7 +133,7 @@ class FleetMember:
         self._thread = started(self._run, "vinelm-fleet")
 
     def _run_errand(self) -> None:
-        """Do the chores at once, because a call asked for it, and then pause for a moment.
+        """Do the additional tasks (:attr:`chores`) at once, because a call asked for it, and then pause for a moment.
 
         If Redis does not answer, this process continues without the fleet.
         """
@@ -146,7 +146,7 @@ class FleetMember:
         time.sleep(ERRANDS_S)
 
     def wake(self) -> None:
-        """Make the thread do the chores now, because a call needs something from the fleet."""
+        """Make the thread do the additional tasks (:attr:`chores`) now, because a call needs something from the fleet."""
         self._wake.set()
 
     def stop(self, timeout_s: float = 2.0) -> None:
@@ -160,7 +160,8 @@ class FleetMember:
             self._thread.join(timeout_s)
 
     def round(self) -> bool:
-        """Publish live calls, do the chores and read other processes' data; return whether Redis answered.
+        """Publish live calls, do the additional tasks (:attr:`chores`), and read other processes' data; return whether Redis
+        answered.
 
         Only the member's thread calls it.
         """
@@ -214,7 +215,7 @@ class FleetMember:
             chore.go_alone(self._link)
 
     def _leave(self) -> None:
-        """Close every chore, even if others fail, and delete what this process has published."""
+        """Close every additional task (:attr:`chores`), even if others fail, and delete what this process has published."""
         for chore in self.chores:
             answered(partial(chore.close, self._link), None)
         answered(partial(self._link.withdraw, self.live.process), None)

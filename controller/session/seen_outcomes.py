@@ -58,9 +58,10 @@ class Belief:
         return stage, ""
 
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
-        """Return (the names that the trie gives these stages after the outcomes so far, a note for the trace).
+        """Return (the trie's names for the next ``stages``, given the outcomes so far; a note for the trace).
 
-        The note is empty unless requests with these outcomes end after ``path``, or the profile lacks the outcome.
+        The trie may have several stages for one stage of the application: one for each outcome of the call before. The note
+        says that requests with these outcomes end after ``path``, or that the profile lacks the outcome. Otherwise it is empty.
         """
         return stages, ""
 
@@ -157,9 +158,10 @@ class SeenOutcomes(Belief):
         return found if found in held else None
 
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
-        """Return (the names that the trie gives these stages after the outcomes so far, a note for the trace).
+        """Return (the trie's names for the next ``stages``, given the outcomes so far; a note for the trace).
 
-        The note is empty unless requests with these outcomes end after ``path``, or the profile lacks the outcome.
+        The trie may have several stages for one stage of the application: one for each outcome of the call before. The note
+        says that requests with these outcomes end after ``path``, or that the profile lacks the outcome. Otherwise it is empty.
         """
         found = [self.arm(path, stage) for stage in ([stages] if isinstance(stages, str) else sorted(stages))]
         arms = frozenset(arm for arm, _ in found if arm is not None)

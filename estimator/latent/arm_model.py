@@ -63,7 +63,7 @@ class ArmQuestions:
 
     @classmethod
     def of(cls, trie: Trie, arms: Arms) -> ArmQuestions:
-        """Return the rows of all nodes that have several branches."""
+        """Return the regression's rows for all nodes of ``trie`` that have several branches."""
         pairs = np.where(trie.answerable, 2, 1).astype(np.int64)
         n_rows = np.where(arms.is_choice, (arms.count - 1) * pairs, 0)
         start = np.cumsum(n_rows) - n_rows

@@ -205,7 +205,7 @@ class Gradients(NamedTuple):
     """How rates at the nodes of one subtree of the root change with the coefficients of one regression.
 
     Each row is the gradient at one node by the coefficients, times a Cholesky factor of their covariance. Arrays have the shape
-    (nodes, coefficients), except ``up``; ``passed`` and ``own`` are 0 without an effect.
+    (nodes, coefficients), except ``up``. ``passed`` and ``own`` are 0 if the coefficients do not affect them.
 
     Attributes:
         nodes: the range of the subtree's nodes.

@@ -74,7 +74,8 @@ def features_of(
         possible: the call.
         seen: the session so far.
         sets: the tools and sets of bindings.
-        lookup: returns how often the calls of a key were requested before the next write, and how many such calls there were.
+        lookup: takes a key, which describes a kind of possible call. Returns how many calls of this kind were requested before
+            the next write, and how many there were.
     """
     chains = [(backed_off(keys_of(one, possible.is_again, seen), lookup), one) for one in possible.yielded]
     chains.sort(key=lambda chain: -chain[0][-1])

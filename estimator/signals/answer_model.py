@@ -147,9 +147,11 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class AnswerFit:
-    """A fitted latent model. Its types of answers (R, E, V, W1, W2, U) are explained in the module's docstring.
+    """A fitted latent model of answers. Its types of answers (R, E, V, W1, W2, U) are explained in the module's docstring.
 
     Args:
+        contexts: The situations of calls. A context is everything that an answer depends on, except the request.
+        labels: The labels of results: signal, passed check and next stage.
         grid: The latent pairs (easiness, popularity of the usual mistake); a point is one pair.
         log_weights: Log of their weights, shape (points,).
         features: The effects of the contexts.
@@ -238,8 +240,9 @@ class Labelings:
     Args:
         pattern_of: The pattern of each request, shape (requests,).
         pattern: The pattern of each labeling, ascending.
-        counts: Weighted counts for each labeling, shape (labelings, contexts * types + verdicts). First its answers of each
-            context and type, then its verdicts of each judge, correctness (right, missing, wrong) and signal.
+        counts: Weighted counts for each labeling, shape (labelings, contexts * types + verdicts). The first columns count
+            answers by context (the situation of the call) and type. The others count verdicts by judge, correctness of the
+            judged answer (right, missing, wrong) and signal.
     """
 
     pattern_of: Ints

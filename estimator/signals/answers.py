@@ -75,11 +75,10 @@ class AnswerTable:
 
     @cached_property
     def label_follows_class(self) -> bool:
-        """Whether answers of a request that agree (a class) always have the same label: their signal and whether a check
-        passed.
+        """Whether agreeing answers (a class) to a request always have the same label.
 
-        If the application chooses between stages, only the signals are compared. The result is False if no class has two
-        answers.
+        A label is the call's signal and whether its answer passed the check. If the application chooses between stages, only
+        the signals are compared. The result is False if no class has two answers.
         """
         signals = [label.signal for label in self.labels]
         branches = any(context.arms for context in self.contexts)

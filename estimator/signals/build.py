@@ -245,7 +245,11 @@ class _Builder:
         nodes.stop_success[here] = np.bincount(of, best * closes, n) / nodes.reach[here]
 
     def _outcomes_of(self, d: int, nodes: _Nodes, layout: _Layout) -> dict[str, Any]:
-        """Return the outcomes of the nodes of level ``d`` (from 0), as arrays by field of :class:`~vinelm.signals.Outcomes`."""
+        """Return the outcomes of the calls on level ``d``, as arrays keyed by the field names of
+        :class:`~vinelm.signals.Outcomes`.
+
+        Level 0 has the first calls of requests.
+        """
         level, node = self.levels[d], layout.levels[d].start + self.masses[d].node
         best, last = level.right.max(axis=1), level.right[np.arange(len(level)), np.maximum(level.kind, 0)]
         return {

@@ -35,9 +35,9 @@ class Context(NamedTuple):
     begins: str = ""
 
     def shown(self, label: Label) -> tuple[str, ...]:
-        """Return what later calls can depend on after this call: (stage, model, "signal > next stage").
+        """Return what this call shows to later calls, as (stage, model, "signal > next stage").
 
-        ``label`` has the signal and the next stage. The call's stage writes no answer.
+        The method is for calls of stages that write no answer, such as a router. ``label`` has the signal and the next stage.
         """
         return self.stage, self.model, f"{label.signal or ''} > {label.arm or ''}"
 

@@ -90,9 +90,10 @@ class _Rows(NamedTuple):
 
 
 class _Vectors(NamedTuple):
-    """The vectors from which the masses (probabilities) of a level's rows are computed. Several rows may share a vector.
+    """The vectors from which the masses (probabilities) of the histories of one length are computed.
 
-    A vector has a number for each point. A point is a pair of latent traits of a request in one fit.
+    A history may have several rows, and several rows may share a vector (:class:`_Rows`). A vector has a number for each point.
+    A point is a pair of latent traits of a request in one fit.
 
     Attributes:
         of_points: the vectors, shape (vectors, points); on the last level they are sums by fit, shape (vectors, fits).
@@ -435,10 +436,11 @@ def _of_points(model: Predictive, factor: int) -> FloatArray:
 def _numbered(code: Ints) -> tuple[Ints, Ints]:
     """Number the distinct codes in ascending order, and return two arrays.
 
-    The first has, for each distinct code, the position of one element with this code. The second has the number of each
-    element's code.
+    The first has, for each distinct code, the position of one element with this code. The second has, for each element of
+    ``code``, the number of its code.
 
-    Equivalent to ``np.unique`` for codes >= 0, but without sorting if the largest code is not much larger than their count.
+    This is equivalent to ``np.unique`` for codes >= 0. It sorts only if the largest code is much larger than the number of
+    elements.
     """
     if int(code.max()) > _MOST_SPARSE + 8 * len(code):
         _, first, of = np.unique(code, return_index=True, return_inverse=True)

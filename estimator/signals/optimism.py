@@ -163,11 +163,11 @@ def _prices(levels: Sequence[FitMasses]) -> FloatArray:
 
 
 def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], list[FitMasses]]:
-    """Return two lists of predictions about each fit's best answers: by the fit itself, and by the other fits.
+    """Return two lists like ``levels``: how each fit rates the answers that it returns, and how the other fits rate them.
 
-    A fit's best answer after a history is the one that it considers most likely to be right. Both lists have the given levels
-    with ``right`` = P(the history, and the fit's best answer is right), shape (histories, fits). In the second list, ``right``
-    and ``cost_usd`` are means over all other fits.
+    There is one object for each length of a history (a sequence of calls with their outcomes). After each history, a fit
+    returns the answer that it considers most likely to be right. ``right`` becomes P(the history occurs, and the returned
+    answer is right), shape (histories, fits). In the second list, ``right`` and ``cost_usd`` are means over all other fits.
     """
     own, others = [], []
     for level in levels:
@@ -182,11 +182,11 @@ def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], lis
 
 
 def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
-    """Return each fit's best plan: the one with the highest predicted accuracy minus ``price`` times predicted cost.
+    """Return the best plan of each fit: the one with the highest predicted accuracy minus ``price`` times predicted cost.
 
-    The result has an array of shape (histories, fits) for each length of a history, from 0. An element is the node with which
-    the fit's plan continues after the history, or -1 to end. The histories of length 0 are the ways in which a request may
-    begin.
+    A history is a sequence of calls with their outcomes. The result has an array of shape (histories, fits) for each length of
+    a history, from 0. An element is the index of the node (the next model) with which the fit's plan continues after the
+    history; -1 if the plan ends there. For length 0, there is a row for each way in which a request may begin.
     """
     choice: list[Ints] = []
     below: FloatArray | None = None  # the values of the nodes that follow

@@ -126,8 +126,7 @@ class Predictive:
 def resampled(requests: int, fits: int, seed: int) -> FloatArray:
     """Return random weights of the requests for each fit, shape (fits, requests).
 
-    Summed over all fits, each request has the same weight, so that even the mean of few fits is close to the fit to the
-    original results.
+    The mean of each request's weights over all fits is 1.
     """
     weights = np.random.default_rng(seed).dirichlet(np.ones(requests), fits)
     return np.asarray(weights / weights.mean(axis=0))

@@ -98,10 +98,10 @@ class Verdicts:
         return np.where(self.judge >= 0, code, -1)
 
     def counts_of(self, column: int, right: float) -> list[tuple[int, float]]:
-        """Return the elements of a flattened array of :attr:`shape` in which a verdict counts, as pairs (index, weight).
+        """Return where a verdict is counted in a flattened array of :attr:`shape`, as pairs (index, weight).
 
-        If the judged answer has a score between 0 and 1, the verdict counts partly as one on a right answer and partly as one
-        on a wrong answer.
+        The array counts verdicts by judge, kind of the judged answer (right, missing, wrong) and signal. If the judged answer
+        has a score between 0 and 1, the verdict counts partly as one on a right answer and partly as one on a wrong answer.
 
         Args:
             column: The verdict's code, an element of :attr:`column`.
@@ -146,10 +146,11 @@ class Verdicts:
 
     @cached_property
     def follows(self) -> FloatArray:
-        """For each judge, P(label of its result | the label's signal, the previous label), shape (judges, labels + 1, labels).
+        """For each judge, P(label of the judge's result | its signal, the label of the result before it).
 
-        The second index is the previous label; its last value stands for no previous label. The probability is 0 for a label
-        with a next stage that cannot follow the judge, or with a signal that the judge cannot give.
+        The shape is (judges, labels + 1, labels). The second axis is the label of the result before it; its last index means
+        that there is no such result. The third axis is the label of the judge's result. The probability is 0 for a label whose
+        signal the judge cannot give, or whose next stage cannot follow the judge.
         """
         n = len(self.labels)
         counts = np.zeros((len(self._stages[0]), n + 1, n))

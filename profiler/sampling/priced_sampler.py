@@ -439,7 +439,8 @@ class RoundPaths:
         return None
 
     def _going_on(self, model: str) -> str:
-        """Return the next request that has an open call after the model's first answer. At least one must exist.
+        """Return the next request in which some call after the model's first answer still has to be made. At least one must
+        exist.
 
         The requests take turns: the search begins after the request that was returned last.
         """

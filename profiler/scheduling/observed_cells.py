@@ -125,9 +125,9 @@ class ObservedCells:
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
-        """Return, for each call before ``cell``, whether the request ended at this call under the stop rule.
+        """Return, for each call before ``cell``, whether the stop rule ends the request at this call.
 
-        The result is empty if the request ended at none of these calls.
+        A profile may continue a request past such an end. The result is empty if the rule ends it at none of these calls.
         """
         request_id, prefix = cell
         rows = [self.rows.get((request_id, prefix[:length])) for length in range(1, len(prefix))]
@@ -276,7 +276,10 @@ class CutOff:
         self.message: str | None = None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed result, and return :attr:`message`: None until enough requests continue beyond the template's end."""
+        """Add a committed result, and return :attr:`message`.
+
+        The message stays None until enough requests continue beyond the end of the template.
+        """
         if row.failure is not None:
             return self.message
         if row.stopped:

@@ -299,7 +299,7 @@ class PriceBounds:
     def reached(self, number: int) -> None:
         """Record that all paths before position ``number`` are committed.
 
-        At the first call for each block of paths, the present price bound becomes that of the next block.
+        At the first call for each block of paths, the present price bound is stored as the bound of the block after it.
         """
         block = block_of(number, self._doublings)
         if block + 1 not in self._of_block:

@@ -51,7 +51,7 @@ class RunLock:
                 self._write(f"{_FOLDED} {run}", _LINE)
 
     def clear_note(self) -> None:
-        """Delete what :meth:`note_folded` wrote, after the run's marker has been deleted from the store's file."""
+        """Delete the note that :meth:`note_folded` wrote, once the run's marker has been deleted from the store's file."""
         with suppress(OSError):
             self._write("", _LINE)
 

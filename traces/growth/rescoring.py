@@ -47,11 +47,11 @@ class RowToScore:
 
 
 class Rescored(NamedTuple):
-    """The result of scoring a row again.
+    """The result of scoring a stored row again.
 
     Attributes:
         success: The new score of the row; None if unknown.
-        reason: Why the row cannot be scored, so that it stays retired; empty if it can.
+        reason: Why the row cannot be scored and is therefore still not used; empty if it can.
         answer: The row's answer, as canonical JSON, to compare with a recorded reference answer; None if nothing is compared.
     """
 

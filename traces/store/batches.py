@@ -170,9 +170,9 @@ class BatchRecords:
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
 
     def release_unsent(self) -> None:
-        """Set the abandoned ledger entries of each request and prefix without a stored batch call to $0.
+        """Set abandoned ledger entries to $0 if no batch call is stored for their request and prefix, because no call was sent.
 
-        In this case, no call was sent.
+        An entry is abandoned if its job has not finished; see :meth:`abandoned`.
         """
         with self._database.transaction():
             for cell in self.abandoned():

@@ -406,10 +406,9 @@ class ObservationStore:
             connection.execute(_RAISE, {"entry": reservation, "upper": upper_usd})
 
     def settle(self, reservation: int, cost_usd: float, request_id: str | None = None) -> None:
-        """Record the actual cost, in dollars, of a reservation that does not end with a row.
+        """Record the actual cost, in dollars, of a reservation whose calls add no row to the store.
 
-        ``request_id`` is for a reservation that was made without a request: it is set in the ledger entry. None changes
-        nothing.
+        If the reservation was made without a request, ``request_id`` is set in its ledger entry. None changes nothing.
         """
         paid = {"entry": reservation, "paid": cost_usd}
         with self._database.transaction() as connection:

@@ -49,8 +49,9 @@ class Took(NamedTuple):
 class ShareWatch:
     """Tests whether the share of ones in a stream of zeros and ones has left an interval around its earlier value.
 
-    The test (:class:`~vinelm.estimator.drift.e_process.EProcess`) may start at any value, so that a late change is found as
-    fast as an early change. While the share stays in the interval, the probability of any alarm is at most ``alpha``.
+    The test (:class:`~vinelm.estimator.drift.e_process.EProcess`) allows for a change that begins at any value of the stream,
+    so it finds late changes as fast as early ones. While the share stays in the interval, the probability of any alarm is at
+    most ``alpha``.
 
     Args:
         ones: The number of ones in the reference data.
@@ -170,8 +171,9 @@ class Raising:
             self.alarm = "its answers differ more or less often"
 
     def feedback(self, *, is_plan: bool, score: float) -> None:
-        """Count feedback at the current level. ``score``, in [0, 1], rates an answer of the plan, or of the current model if
-        ``is_plan`` is False.
+        """Count feedback on an answer; set the alarm if the plan's answers are proven to be right too rarely.
+
+        ``score``, in [0, 1], rates an answer of the plan, or of the current model if ``is_plan`` is False.
         """
         if self.alarm is None and _is_sure(self._worse.add(is_plan, 1.0 - score)):
             self.alarm = "fewer of its answers are right"

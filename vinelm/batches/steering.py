@@ -308,8 +308,8 @@ class Steering:
         Args:
             real: The actual dollars or seconds of each request, in starting order.
             promised: The predicted dollars or seconds of each request; NaN if it had no plan.
-            has_ended: Whether each request before the current block (of those planned together) has ended; only ended requests
-                count.
+            has_ended: Whether each request has ended, for the requests before the current block. The requests of a block are
+                planned together. Only ended requests count.
             name: The field of the plans with the predicted figure: ``"usd"`` or ``"seconds"``.
         """
         expected = max(_mean(self._first, name), 1e-300)

@@ -49,7 +49,7 @@ class SelectionOptimism:
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie) -> Self | None:
-        """Return the optimism that is stored in a trie's ``meta``; None if it was not measured for the trie."""
+        """Return the :class:`SelectionOptimism` that is stored in a trie's ``meta``; None if it was not measured."""
         found = (annotated.meta.get("evidence") or {}).get("selection")
         return None if not isinstance(found, Mapping) else cls(**{name: tuple(found[name]) for name in cls.__annotations__})
 
@@ -76,8 +76,7 @@ class SelectionOptimism:
         )
 
     def or_more(self, other: Self | None) -> Self:
-        """Return a copy whose ``accuracy``, the optimism at each cost, is the larger of the values of this object and
-        ``other``.
+        """Return a copy in which ``accuracy`` is, at each cost, the larger of this object's value and that of ``other``.
 
         The copy keeps this object's ``advantage``. If ``other`` is None, return this object.
         """
@@ -102,7 +101,7 @@ class SelectionOptimism:
         return self._at(self.advantage, cost_usd) if self.advantage else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the curve as plain JSON types: a list for each field."""
+        """Return the object as plain JSON types: a list of numbers for each field."""
         return {name: list(values) for name, values in asdict(self).items()}
 
     def _at(self, values: tuple[float, ...], cost_usd: float) -> float:

@@ -233,12 +233,12 @@ class StaticPlans:
 
     @property
     def _by_rates(self) -> FloatArray:
-        """An array with a column of results for each plan.
+        """The results of all plans, as an array with a column for each plan.
 
-        Rows 0 to 4 are: accuracy; dollars; longest seconds; sum of squared errors over the nodes where the plan ends; a
-        number that is 0 only if every request is answered within the limits. The rows after them are the sums of the
-        end nodes' errors by stage. If branches are outcomes of calls, these rows are instead the accuracy according to
-        each fit to resampled requests.
+        Rows 0 to 2 are the plan's accuracy, its dollars and its longest possible seconds. Row 3 is the sum of the squared
+        errors of the nodes at which the plan ends requests. Row 4 is 0 only if every request is answered within the limits.
+        Then comes a row for each stage: the sum of the errors of those end nodes that run this stage. If branches are outcomes
+        of calls, the last rows are instead the accuracy according to each fit to resampled requests.
         """
         parts = [self._evaluate(self.models[i : i + _AT_ONCE]) for i in range(0, len(self.models), _AT_ONCE)]
         return np.concatenate(parts, axis=1)

@@ -42,7 +42,7 @@ class TokensByLabel:
 
     @property
     def total(self) -> float:
-        """Tokens of the whole prompt."""
+        """The number of tokens of the whole prompt, approximately."""
         return self.static + self.shared + self.request + self.own
 
 
@@ -113,10 +113,9 @@ class PromptTree:
         return np.diff(np.maximum.accumulate(reached, axis=1), axis=1, prepend=0)
 
     def by_stage(self) -> dict[str, tuple[int, TokensByLabel]]:
-        """Return (number of calls, mean tokens per call by group) of each stage, keyed by its name, in order of first
-        appearance.
+        """Return (number of calls, mean tokens per call) of each stage, keyed by its name, in order of first appearance.
 
-        The means are rounded to one decimal.
+        The tokens are divided into the groups of :class:`TokensByLabel`. The means are rounded to one decimal.
         """
         rows, stages = self.labels(), np.asarray(self._calls[0])
         here = {name: rows[stages == number] for name, number in self._stages.items()}

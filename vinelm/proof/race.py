@@ -179,10 +179,10 @@ class Race:
         self.max_loss = float(max_loss)
 
     def upcoming(self, count: int) -> list[Move]:
-        """Return up to ``count`` moves that can be made in parallel, at least one: the next move, and later moves of
-        the same candidate.
+        """Return up to ``count`` moves (calls, or questions to people) that can be made in parallel; at least one.
 
-        Answers to later questions are wasted if the race ends earlier or permanently turns to another candidate.
+        The first is the next move, the others are later moves of the same candidate. Answers to later questions are wasted if
+        the race ends earlier or permanently turns to another candidate.
         """
         return list(islice(self._moves(), max(1, count)))
 

@@ -875,7 +875,8 @@ class ReplayRun:
         return StepResult(**own)
 
     def _any_differs(self, found: Iterable[tuple[StepRun, StepResult]]) -> tuple[int, int]:
-        """Return (number of requests in which some switched step's plan differs from the recorded answer, number of requests).
+        """Return (number of requests in which a switched step's plan gives another answer than the recorded one, number of
+        requests).
 
         Both count only requests that the plans of all switched steps have answered.
         """

@@ -506,7 +506,7 @@ class Template:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Template:
-        """Return the template that :meth:`to_dict` wrote."""
+        """Return the template that ``plain`` describes, a dict that :meth:`to_dict` returned."""
         exits = plain.get("exits")
         steps = tuple(map(from_plain, plain["steps"]))
         return cls(steps, plain["stop"], None if exits is None else tuple(exits), tuple(plain.get("kinds", ())))
@@ -629,9 +629,10 @@ class Chain(Branching):
         return frozenset((*order, *((stages[-1].name, stages[0].name) for stages in loops)))
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """Return the last stage as a set; an empty set if the template ends with a loop that contains a stage in ``names``.
+        """Return the template's last stage in a set; return an empty set if only a conditional edge can end the last loop.
 
-        ``names`` are the stages to which conditional edges lead back.
+        The set is empty if the template ends with a loop that contains a stage in ``names``. These are the stages to which
+        conditional edges lead back.
         """
         last = self._template.steps[-1]
         is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))

@@ -74,10 +74,9 @@ class SharedNodes:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """For each edge, the index of its branch in arrays that have a value for each branch, such as ``arm``.
+        """For each edge, its index in the arrays about branches, such as ``arm``; shape (edges,).
 
-        A branch has the edges from one node to one stage. In a merged trie, these arrays have one value per edge, so the index
-        is that of the edge itself.
+        In a merged trie, these arrays have one element for each edge. So the result counts from 0 to the number of edges - 1.
         """
         return np.arange(self.n_edges)
 
@@ -156,11 +155,10 @@ class _TooManyError(Exception):
 
 @dataclass(frozen=True)
 class _Segments:
-    """Encodes what a merged trie remembers of the choices made inside its loops. A choice is a number: stage index * number
-    of models + model index.
+    """Encodes which models were chosen inside the merging loops of a trie, as far as the trie remembers the choices.
 
-    What is remembered of one history is a row of ``width`` numbers: either its last choices, each plus 1 (0 means none), or how
-    often each choice was made.
+    A choice is a number: stage index * number of models + model index. A sequence of calls is encoded as a row of ``width``
+    numbers: either its last choices, each plus 1 (0 means none), or how often each choice was made.
 
     Args:
         owner: for each stage, the index of the merging loop that it is in, or -1.

@@ -95,7 +95,9 @@ class Trie:
 
     @property
     def is_merged(self) -> bool:
-        """Whether histories share nodes (:class:`MergedTrie`), so that a node has no single path."""
+        """Whether several sequences of calls may lead to the same node (:class:`MergedTrie`), so that a node has no single
+        path.
+        """
         return False
 
     def with_answerable(self, answerable: npt.ArrayLike) -> Self:
@@ -195,9 +197,9 @@ class Trie:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """For each edge, the index of its branch in arrays that have a value for each branch, such as ``arm``.
+        """For each edge, its index in the arrays about branches, such as ``arm``; shape (edges,).
 
-        A branch has the edges from one node to one stage. In a tree, the index is the edge's target node.
+        In a tree, these arrays have one element for each node, and the index is that of the edge's target.
         """
         return self.target
 

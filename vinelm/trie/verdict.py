@@ -622,7 +622,7 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the verdict from the result of :meth:`held`."""
+        """Return the verdict whose stored fields are in ``data``, a dict that :meth:`held` returned."""
         known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
         plans = tuple(ComparedPlan.from_dict(plan) for plan in known.get("plans", ()))
         by_today = None if known.get("by_today") is None else ByToday.from_dict(known["by_today"])

@@ -64,10 +64,10 @@ class Restored(NamedTuple):
         generation: the number of the new generation.
         last_day: the last day for which dollars were granted, in days since 1970.
         grants: all grants in the journal, after old grants were deleted.
-        back: the day of the newest grants for a day before ``last_day``, made because a clock was set back; 0 without such
-            grants.
-        carry: the first day granted after the clock had reached ``last_day`` again; 0 until then. The grants for the day
-            ``back`` also count against the cap of this day.
+        back: if dollars were granted for an earlier day than ``last_day``, because a clock was set back: the day of the latest
+            such grants; otherwise 0.
+        carry: the first day with new grants after the clock had reached ``last_day`` again; 0 until then. The grants for the
+            day ``back`` also count against the caps of this day.
     """
 
     generation: int

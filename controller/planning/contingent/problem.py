@@ -239,7 +239,7 @@ class Problem:
     def _quickest(self, goal: PlanGoal, admission: Admissible) -> Solution:
         """Return the best plan; if time is minimized, only among plans with the shortest worst-case time.
 
-        The shortest worst-case time is that of plans which answer every request. Without such a plan, all plans are compared.
+        This shortest time is taken over the plans that answer every request. Without such a plan, all plans are compared.
         """
         if self.seconds is None:
             return self.best(goal, admission)

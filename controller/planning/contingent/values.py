@@ -18,12 +18,14 @@ _FAR = 1e300
 class PlanGoal(NamedTuple):
     """The criterion for plans: ``"accuracy"`` maximizes accuracy minus ``price`` times cost, ``"cost"`` minimizes cost.
 
-    Ties go to higher accuracy, then lower cost, then lower worst-case latency, then ending, then trie order. A request that
-    reaches :data:`NOTHING` (no model fits) has no correct answer and no further cost. With ``answers_first``, the probability
-    of reaching :data:`NOTHING` is minimized before everything else. A price of 0 means ``AnnotatedTrie.least_price``.
+    Ties go to higher accuracy, then to lower cost, then to lower worst-case latency. If ending and continuing are equally good,
+    the request ends. A price of 0 means ``AnnotatedTrie.least_price``.
 
-    If times are random (:mod:`.grid`), a late answer counts as :data:`NOTHING`. The criterion is also reduced by ``late`` times
-    the probability of a late answer.
+    A request for which no model fits (:data:`NOTHING`) has no correct answer and no further cost. With ``answers_first`` or
+    ``"cost"``, the probability of this is minimized before everything else.
+
+    ``late`` is None unless times are random (:mod:`.grid`). If it is given, a late answer counts as :data:`NOTHING`. Plans are
+    then first compared by ``accuracy - price * cost - late * P(NOTHING)``; ``"cost"`` leaves out the accuracy.
     """
 
     target: Literal["accuracy", "cost"] = "accuracy"

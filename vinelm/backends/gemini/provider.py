@@ -39,7 +39,7 @@ class GeminiProvider(Provider):
         return {"vertexai": False, "api_key": named_key(model, KEY_ENV)}
 
     def make(self, model: Model) -> BaseChatModel:
-        """Create the entry's chat model; see :meth:`Provider.make`."""
+        """Create the chat model of the catalog entry ``model``; see :meth:`Provider.make`."""
         self.check(model)
         from langchain_google_genai import ChatGoogleGenerativeAI
 

@@ -318,12 +318,11 @@ def _limits(library: Any) -> Any:
 
 
 def _bedrock_client(chat: Any) -> dict[str, Any]:
-    """Return the field ``client`` of a chat model with a Bedrock client that does not retry; empty if the model has no such
+    """Return ``{"client": copy}`` with a copy of the chat model's Bedrock client that does not retry; empty without such a
     client.
 
-    The client is a shallow copy in which botocore's retry handler is removed from a copy of the endpoint's events. It uses the
-    owner's connections, and limits the size of answers. A new client would need the owner's credentials, and would not refresh
-    them as the owner's client does.
+    In the copy, botocore's retry handler is removed. The copy uses the connections of the original client, and limits the size
+    of answers. A new client would need the owner's credentials, and could not refresh them as the original client does.
     """
     client: Any = getattr(chat, "client", None)
     if not hasattr(client, "_endpoint"):

@@ -73,11 +73,11 @@ class Provider(ABC):
         return None
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """Return the URL, headers and body fields for sending raw HTTP requests to the entry's server, without its LangChain
-        package.
+        """Return the URL, headers and body fields for sending raw HTTP requests to the server of the catalog entry ``model``.
 
-        ``form`` is the format of the requests: :data:`CHAT` or :data:`RESPONSES`. Returns None if the server does not take the
-        format, or if an option of the entry works only through the package.
+        LangChain's package for the provider is then not used. ``form`` is the format of the requests: :data:`CHAT` or
+        :data:`RESPONSES`. Returns None if the server does not take the format, or if an option of the entry works only through
+        the package.
 
         Raises:
             ConfigError: the entry's key is missing.

@@ -136,7 +136,7 @@ class Comparison:
 
     @cached_property
     def whole(self) -> Fit:
-        """The trie estimated from all rows, and its plans, which would be served. Compared plans get these plans' names."""
+        """The trie estimated from all rows, with the plans that would be served."""
         own = self.annotated
         # A trie for another stop rule, or restricted to tried steps, has other plans than these rows: then it is fitted again.
         is_own = own is not None and own.template == self.template and own.tried is None
@@ -207,10 +207,11 @@ class Comparison:
 
     @property
     def _level(self) -> float:
-        """The one-sided confidence level of each end of a gain's interval.
+        """The one-sided confidence level of each end of a gain's interval: :data:`LEVEL`, or more if equal answers may hide a
+        loss.
 
-        The level is higher if answers that count as equal to the current setup's may be worse. The loss from such
-        answers then has a separate bound, and the interval and that bound share the allowed error probability.
+        In the second case, answers that count as equal to the current setup's may be worse. The loss from such answers has a
+        separate bound, which uses up a part of the allowed error probability.
         """
         return LEVEL + (1.0 - AUDIT_LEVEL if self.referred is not None and self.referred.may_hide else 0.0)
 
@@ -730,8 +731,8 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
     """Return whether to test the plan ``one``, which runs a single model on every call.
 
-    It is tested if it is predicted to save enough, and if no other plan is predicted to be as accurate at no higher cost. The
-    other plans are those in ``among``; plans that far fewer requests have run than ``one`` are ignored.
+    It is tested if it is predicted to save enough, and if no plan in ``among`` is predicted to be as accurate at no higher
+    cost. Plans that were run on far fewer requests than ``one`` are not considered.
     """
     if one.promised_usd > (1.0 - LEAST_SAVED) * one.baseline.promised_usd:
         return False
@@ -745,14 +746,14 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
 
 
 def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
-    """Return each plan in ``found`` with the interval of its gain over the baseline.
+    """Return each plan in ``found`` with the confidence interval of its gain over the baseline.
 
     Args:
         found: The plans. The first ``rungs`` of them are tested.
         baseline: The plan to compare with.
         seed: The seed of the random draws.
-        level: The confidence of each end.
-        rungs: The number of tested plans. Their intervals are widened, so that they also hold for the best of these plans.
+        level: The one-sided confidence level of each end of an interval.
+        rungs: The number of tested plans. Their intervals are wider, so that they also hold for the best tested plan.
     """
     gains = [one.gain for one in found[:rungs] if one.gain is not None and one.is_identified]
     best = best_of(gains, seed, level)

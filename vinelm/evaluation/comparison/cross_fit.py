@@ -204,10 +204,10 @@ class CrossFit:
         return np.array(found, np.float64)
 
     def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, HeldOutPolicy]:
-        """Return the policies, by name, that were chosen without the part with index ``half``, each with its scores on
-        that part.
+        """Return the policies, by name, that were chosen without the part with index ``half``, each with its scores on that
+        part.
 
-        ``votes`` is that of :meth:`runs`.
+        ``votes`` says whether policies that compare answers are included; see :meth:`runs`.
         """
         chosen = self.planning[half].choose(objective, votes=votes)
         return {name: self.score(half, policy, objective) for name, policy in chosen.items()}

@@ -135,9 +135,9 @@ class ReferredRows:
     def _worth(self, *, is_hopeful: bool) -> dict[Pair, float]:
         """Return the score of each answer, at most 1, keyed by (request id, digest of the answer).
 
-        An answer's score is that of today's answer plus the difference that people found. Today's answer gets the mean of the
-        scores that people gave it, or 1 if they gave none. Its score is raised if another answer's score would otherwise be
-        negative.
+        An answer's score is that of today's answer plus the difference that people found. If people have not decided yet, the
+        difference is -1, or 0 with ``is_hopeful``. Today's answer gets the mean of the scores that people gave it, or 1 if they
+        gave none. Its score is raised if another answer's score would otherwise be negative.
         """
         found: dict[Pair, float] = {}
         for request, answers in self.answers.items():

@@ -121,14 +121,16 @@ def estimate_mean(
 class Moments:
     """The mean of the requests' scores, and the sums from which its confidence interval is computed.
 
+    The requests are divided into folds.
+
     Attributes:
         value: The mean.
-        residuals: For each request, the part of its score that remains unexplained by the mean of its part of the requests and
-            by a regression; shape (requests,).
+        residuals: For each request, the part of its score that neither the mean score of its fold nor a regression explains;
+            shape (requests,).
         square, fourth: The sums of the residuals' second and fourth powers. Both are increased if ``bound`` is known; see
             :func:`estimate_mean`.
         effective, unsupported: See :class:`OffPolicyEstimate`.
-        heaviest: The largest weight of a single request in the sum of the scores; infinite if no request of some part followed
+        heaviest: The largest weight of a single request in the sum of the scores; infinite if no request of some fold followed
             the policies.
         bound: The most that one request can change the sum; 0 if no maximum is known.
     """
@@ -168,7 +170,10 @@ class Moments:
 
 
 def moments(halves: Sequence[HalfScores], target: str, bound: float | None = None) -> Moments | None:
-    """Return the moments for :func:`estimate_mean`, with the same arguments; None if the compared policies are equal."""
+    """Return the mean of the scores and the sums for its confidence interval; None if the compared policies are equal.
+
+    The arguments are those of :func:`estimate_mean`.
+    """
     n = sum(len(half.policy) for half in halves)
     value, square, fourth, m = 0.0, 0.0, 0.0, 0.0
     unsupported, heaviest = 0.0, 0.0  # the weight of one request

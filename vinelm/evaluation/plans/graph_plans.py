@@ -238,8 +238,9 @@ class GraphPlans(Plans[StagePlan]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Return this trie's predictions for ``old``, a plan made on another trie, and whether this plan equals
-        ``now``; see :meth:`Plans.carried`.
+        """Return this trie's predictions for ``old``, a plan made on another trie, and whether ``old`` equals ``now``.
+
+        See :meth:`Plans.carried`.
         """
         plan, own = (cast("ContingentDecision", decision).plan for decision in (old, now))
         there = _plan_on(own.graph, plan)

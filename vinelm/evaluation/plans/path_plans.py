@@ -129,8 +129,9 @@ class PathPlans(Plans[Decision]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Return this trie's predictions for ``old``, a plan made on another trie, and whether this plan equals
-        ``now``; see :meth:`Plans.carried`.
+        """Return this trie's predictions for ``old``, a plan made on another trie, and whether ``old`` equals ``now``.
+
+        See :meth:`Plans.carried`.
         """
         try:
             node = self.trie.node(old.path)

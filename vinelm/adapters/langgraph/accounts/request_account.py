@@ -245,8 +245,8 @@ class RequestAccount:
     def _write_later(self, usd: float, begun: Beginning | None) -> bool:
         """Write ``usd`` dollars in a new task on the running event loop, and return True; return False if no event loop runs.
 
-        It is used if a node blocks the loop, since the loop's checkpointer cannot be called from there. ``begun`` is the
-        position where the run begins, None after its first payment.
+        This is needed if synchronous code blocks the event loop, because the loop's checkpointer cannot be called from that
+        code. ``begun`` is the position where the run begins; None after the run's first payment.
         """
         try:
             loop = asyncio.get_running_loop()

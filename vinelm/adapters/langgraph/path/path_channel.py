@@ -356,7 +356,7 @@ def costs_of(value: PathValue | None) -> tuple[float | None, ...]:
 
 
 def account_of(value: PathValue | None) -> str | None:
-    """Return the last account key stored in the path, the key of its request's account; None if no entry has a key."""
+    """Return the key of the request's account, which is the last account key stored in the path; None if none is stored."""
     path = () if value is None else reversed(value["path"])
     return next((entry["account"] for entry in path if "account" in entry), None)
 

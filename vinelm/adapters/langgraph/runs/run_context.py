@@ -278,15 +278,15 @@ def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None
 
 
 def may_be_capped(context: RunContext, adapter: KnowsCaps) -> bool:
-    """Return whether this code may run for a request with a cap that is not visible here.
+    """Return whether this code may belong to a request with a cost cap although it cannot see the request's context.
 
-    This can happen in a thread without a copied context.
+    This happens in a thread that was started without a copy of the context variables.
     """
     return adapter.has_caps and context is _NOTHING and not is_carried()
 
 
 def require_request(context: RunContext, adapter: KnowsCaps, what: str) -> None:
-    """Refuse the call ``what`` if it may belong to a request with a cap that is not visible here (see :func:`may_be_capped`).
+    """Refuse the call ``what`` if it may belong to a request whose cost cap is unknown here (:func:`may_be_capped`).
 
     Raises:
         CallRefused: the code runs in a thread without a request's context, and requests have caps.
