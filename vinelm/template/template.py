@@ -658,7 +658,7 @@ class Chain(Branching):
         return all(stage.answerable for stage in self._template.stages)
 
     def require_known_ends(self, error: VineLMError) -> None:
-        """Do nothing: in a linear template, it is known which stage follows when the graph ends a request."""
+        """Do nothing: in a linear template, the stage that would follow the graph's own end is always known."""
 
     def chosen(self, stages: Sequence[Stage]) -> Sequence[Stage]:
         """Return an empty sequence: in a linear template, the application never chooses a stage."""

@@ -122,7 +122,9 @@ class Problem:
         return self._quickest(goal, self.admission)
 
     def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
-        """Return the best plan according to the goal; ``admission`` says which edges may be chosen (None: as for this problem).
+        """Return the best plan according to the goal.
+
+        ``admission`` says which edges may be chosen; None means those that this problem admits.
 
         If the trie has separate rates for easier and harder requests, a plan from the root without caps is valued by the
         difficulty of the requests that reach each node under this plan.
