@@ -281,7 +281,8 @@ class Template:
     def noted(self, stage: str | None) -> str | None:
         """Return the value that a result stores as its next stage (``arm``).
 
-        It is ``stage``, the stage that came next; or None if the template allows only one, so that it need not be stored.
+        It is ``stage``, the stage that came next. It is None if the template allows only one next stage, which need not be
+        stored.
         """
         return self.form.noted(stage)
 

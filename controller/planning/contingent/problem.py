@@ -161,8 +161,8 @@ class Problem:
         """Return the solved backward induction, the best edge of each branch that may come next, and a function for later
         choices.
 
-        The function takes the edges chosen on the branches that may come next, keyed by group. It returns the choices on all
-        later branches, which in a tree do not depend on these edges.
+        The function takes the edge chosen on each branch that may come next, keyed by the branch's index. It returns the
+        choices on all later branches, which in a tree do not depend on these edges.
         """
         spans, masks = admission.admitted(self.spans)
         found = Induction(self.graph, spans, goal, masks)
