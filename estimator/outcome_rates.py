@@ -57,7 +57,7 @@ class Rates:
 
     @classmethod
     def of(cls, trie: Trie, stop: FloatArray, right_if_stop: FloatArray, right_if_on: FloatArray) -> Rates:
-        """Build rates clipped to [0, 1], with 0 at the root and no right answers at nodes that are not answerable."""
+        """Return rates clipped to [0, 1]. All are 0 at the root; rates of right answers are 0 at nodes without an answer."""
         stop, right_if_stop, right_if_on = (np.clip(rate, 0.0, 1.0) for rate in (stop, right_if_stop, right_if_on))
         for rate in (stop, right_if_stop, right_if_on):
             rate[0] = 0.0

@@ -133,7 +133,7 @@ class FleetMember:
         self._thread = started(self._run, "vinelm-fleet")
 
     def _run_errand(self) -> None:
-        """Do the additional tasks (:attr:`chores`) at once, because a call asked for it, and then pause for a moment.
+        """Exchange shared data (:attr:`chores`) with Redis at once, because a call asked for it; then pause for a moment.
 
         If Redis does not answer, this process continues without the fleet.
         """
@@ -146,13 +146,13 @@ class FleetMember:
         time.sleep(ERRANDS_S)
 
     def wake(self) -> None:
-        """Make the thread do the additional tasks (:attr:`chores`) now, because a call needs something from the fleet."""
+        """Make the thread exchange shared data (:attr:`chores`) with Redis now, because a call needs it."""
         self._wake.set()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Make the thread end after its round, close the chores and delete what this process has published.
+        """Make the thread finish its current work and leave the fleet; wait at most ``timeout_s`` seconds for this.
 
-        Wait at most ``timeout_s`` seconds for the end.
+        When it leaves, it closes all :attr:`chores` and deletes from Redis what this process has published.
         """
         self._is_stopped = True
         self._wake.set()
@@ -185,7 +185,10 @@ class FleetMember:
         return True
 
     def survived_round(self) -> bool:
-        """Do a round and return whether Redis answered. Never raises: after a bug, the process continues without the fleet."""
+        """Call :meth:`round` and return whether Redis answered. Never raises: after a bug, return False.
+
+        The process then continues without the fleet.
+        """
         has_answered = False
         with self._surviving():
             has_answered = self.round()

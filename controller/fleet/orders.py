@@ -22,7 +22,7 @@ class SessionPriorities(Mapping[int, float]):
     Args:
         session: the number that identifies each conversation, as in :attr:`FleetView.session`. If a number is repeated, the
             highest of its priorities counts.
-        priority: the priority of each of these conversations in steps, same shape.
+        priority: the priority of each of these conversations, same shape; one step is worth 10 s of waiting.
     """
 
     __slots__ = ("priority", "session")

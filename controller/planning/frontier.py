@@ -249,7 +249,7 @@ class Frontier:
         return end, self._models[bisect_right(self._children, end) - 1]
 
     def view(self, metrics: PathMetrics, request: PlanRequest) -> SubtreeView:
-        """Return a :class:`SubtreeView` of the node and the frontier's ends, with the quantities that are stored here."""
+        """Return a :class:`SubtreeView` of the frontier's node and its ends, with the stored values of bounded quantities."""
         columns: dict[Quantity, FloatArray] = {}
         for quantity, own, values in zip(self._bounds, self._node_values, self._bounded, strict=True):
             if z_of(quantity):  # load is added before standard deviations: another order of additions would round differently

@@ -97,7 +97,10 @@ def bounds_averages(objective: Objective) -> bool:
 
 
 def remaining_latency(objective: Objective) -> Remaining:
-    """Return the request's remaining latency, which the objective's latency cap limits; see :class:`Remaining`."""
+    """Return the quantity that an objective's latency cap limits: the latency of a path after the request's current node.
+
+    With ``risk="mean+sd"``, ``z`` standard deviations are added; see :class:`Remaining`.
+    """
     if objective.risk != "mean+sd":
         return Remaining(Metric.LATENCY)
     return Remaining(Metric.LATENCY, DEFAULT_Z if objective.z is None else objective.z)

@@ -331,8 +331,8 @@ class ChanceDecision(PathDecision):
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
     """Return the expected accuracy, dollars and seconds of the rest of the path to ``target``, for each of its calls.
 
-    The list has one tuple (accuracy, cost in dollars, latency in seconds) per call, the first call first. It counts this call
-    and the calls after it. The figures are computed backwards from the end: a request at the parent of node u spends
+    The list has one tuple (accuracy, cost in dollars, latency in seconds) per call, the first call first. A call's tuple covers
+    this call and the calls after it. The figures are computed backwards from the end: a request at the parent of node u spends
     ``cost_usd[u]`` and ends at u with probability ``stop[u]``.
     """
     nodes = annotated.trie.path(target)

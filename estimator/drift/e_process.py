@@ -169,19 +169,18 @@ class MeanBelow:
 
 @dataclass
 class EProcess:
-    """The wealth of a sequential test by betting. Many independent tests may be held.
+    """The wealth of a sequential test by betting, or of many independent tests of the same hypothesis.
 
     Half of the wealth is bet from the first value on. The other half is divided among bets that begin at each later value.
 
     A bet that begins with the j-th value, j >= 2, weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. So to
     detect a change after n values, the log wealth has to grow only about log(n) + 2 log(log(n)) more than for a change at the
-    start. An object may hold many independent processes over the same hypothesis: then all arrays begin with the shape of these
-    processes.
+    first value. With many tests, all arrays begin with the shape of the tests.
 
     Attributes:
         bets: the bets, which define the hypothesis.
         count: the number of values added so far.
-        log_wealth: log of the current wealth, a number for a single process or an array over the processes.
+        log_wealth: log of the current wealth: a number for a single test, or an array over the tests.
     """
 
     bets: Bets

@@ -39,7 +39,7 @@ class Moved:
 
     @property
     def model(self) -> str:
-        """The model of the node's call."""
+        """The model of the call at :attr:`node`."""
         return self.path[-1]
 
     def to_dict(self) -> dict[str, Any]:

@@ -77,9 +77,10 @@ class ArmQuestions:
         return int(self.arms.count.max(initial=0))
 
     def row(self, node: Ints, order: int, right: int) -> Ints:
-        """Return the row's index for each ``node``, given the branch at position ``order`` and a wrong (0) or right (1) answer.
+        """Return, for each node in ``node``, the index of the regression's row for one of the node's branches.
 
-        At a node that is not answerable, right and wrong answers share a row.
+        ``order`` is the position of the branch among the node's branches. ``right`` is 0 for a wrong answer before the branch,
+        1 for a right one. At a node at which no answer exists, both share a row.
         """
         return self.start[node] + order * self.pairs[node] + np.minimum(right, self.pairs[node] - 1)
 

@@ -229,7 +229,7 @@ class _ExpectationMaximization:
         return of_first
 
     def _sum(self, values: FloatArray) -> FloatArray:
-        """Return the sum of the results' values for each node with results; shape (nodes, points)."""
+        """Return, for each node with results, the sum of ``values`` over its results; shape (nodes, grid points)."""
         return np.asarray(np.add.reduceat(values, self._starts, axis=0), dtype=np.float64)
 
 

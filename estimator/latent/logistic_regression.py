@@ -97,7 +97,7 @@ class Regression:
 
         Args:
             at: the features of the rows with results.
-            yes: the expected number of results that answer the question with yes, shape (rows, points).
+            yes: the expected number of results that answer the question with yes, shape (rows, grid points).
             asked: the expected number of results that answer the question, with yes or no; same shape.
         """
         probability = self.probabilities(at)

@@ -111,10 +111,10 @@ class Patterns:
 
 
 class PatternsInRun:
-    """Patterns together with the state of one run of the application, whose reads they predict. Not thread-safe.
+    """Predicts the next reads (calls of read-only tools) in one run of an application. Not thread-safe.
 
     Args:
-        patterns: the patterns.
+        patterns: the application's patterns: which reads usually follow which events.
     """
 
     __slots__ = ("_known", "_patterns", "_seen")

@@ -101,7 +101,7 @@ class _Read(NamedTuple):
     """A recorded read, the possible bindings of its arguments, and the session's state before it.
 
     Attributes:
-        group: the group of the session.
+        group: the group that the session belongs to; a source counts once for each group in which it occurs.
         event: the read.
         sources: the possible bindings by the argument's name.
         seen: the session's state before the read.

@@ -519,8 +519,8 @@ def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) ->
 def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: FloatArray, offset: FloatArray) -> FloatArray:
     """Return the effects (the coefficients of the features) after one Newton step of a logistic regression with normal priors.
 
-    ``yes`` and ``asked`` are the numbers of yes answers and of all answers, shape (contexts, points). ``offset`` is the part of
-    each point's logit that does not depend on the effects.
+    ``yes`` and ``asked`` are the numbers of yes answers and of all answers, shape (contexts, points). A point is a pair of
+    values of the latent traits. ``offset`` is the part of the logit at each point that does not depend on the effects.
     """
     x = features.matrix
     p = sigmoid((x @ effects)[:, None] + offset)
@@ -574,7 +574,8 @@ def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: t
     changes it.
 
     Args:
-        counts: The expected number of answers of each type, shape (contexts, types, points).
+        counts: The expected number of answers of each type, shape (contexts, types, points). A point is a pair of values of
+            the latent traits.
         some: The numbers of the types whose share is estimated.
         among: The numbers of all types that are considered, including ``some``.
         contexts: What an answer depends on, except the request: its stage, its model and more. Those of one model are estimated

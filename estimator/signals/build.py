@@ -324,11 +324,12 @@ class _Builder:
     def _amounts(self, cost_usd: FloatArray, base: Ints) -> dict[str, Any]:
         """Return the trie's arrays of costs, latencies and, if known, standard errors of accuracy, by name.
 
-        Variances of costs have the same relative size as in the path trie.
+        Latencies and standard errors are those of the trie of paths, which ignores signals. Variances of costs are scaled in
+        proportion to the squares of the costs.
 
         Args:
             cost_usd: the estimated cost of each node's call in dollars, shape (nodes,).
-            base: for each node, the node of the path trie that gives its latency and standard error; shape (nodes,).
+            base: for each node, the node of the trie of paths that it corresponds to; shape (nodes,).
         """
         annotated = self.base
         cost_usd[0] = annotated.cost_usd[0]

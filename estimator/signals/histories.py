@@ -45,18 +45,19 @@ _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECO
 
 
 class _Part(NamedTuple):
-    """Rows that were created in the same way. A row is a history with one assignment of types to its answers.
+    """New rows, all for one kind of outcome of a call. A row is a history with one assignment of types to its answers.
 
     Attributes:
-        history: the index of each row's history before the last call.
-        model: the model of the last call.
-        label: the label of the last answer.
-        kind: the class of the last answer (a number that agreeing answers share); -1 without an answer.
+        history: the index of each row's history before the call.
+        model: the index of the called model.
+        label: the index of the label of the call's outcome.
+        kind: the class of the answer (a number that agreeing answers share); -1 without an answer.
         types: the type of each class, shape (rows, classes).
-        vector: the index of the vector of probabilities that each row had before the last call.
-        factor: a code for the probabilities that multiply this vector. It is the context's number times the number of factors
-            (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal (:data:`_SAYS`).
-        scale: a number that also multiplies the vector.
+        vector: the index of the vector of probabilities that each row had before the call.
+        factor: a number that encodes by which probabilities this vector is multiplied. It is the context's number times the
+            number of factors (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal
+            (:data:`_SAYS`).
+        scale: a number by which the vector is multiplied, too.
     """
 
     history: Ints
@@ -70,12 +71,12 @@ class _Part(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The rows of a level. A row is a history with one assignment of types to its classes of answers.
+    """The rows for all histories of one length. A row is a history with one assignment of types to its classes of answers.
 
     Attributes:
         history: the index of each row's history.
         types: the type of each class of answers, shape (rows, classes).
-        vector: the index in :class:`_Vectors` of each row's vector.
+        vector: the index of each row's vector of probabilities in :class:`_Vectors`.
         scale: the number by which this vector is multiplied to give the mass (probability) of the row.
     """
 
@@ -111,7 +112,7 @@ class _Vectors(NamedTuple):
     def of(cls, model: Predictive, of_points: FloatArray, *, is_final: bool) -> _Vectors:
         """Return an object with the vectors ``of_points``, and compute its other attributes, which are sums of these vectors.
 
-        ``is_final`` states whether this is the last level, whose vectors are already sums by fit.
+        ``is_final`` says that the histories are the longest; then a vector has one number for each fit, not for each point.
         """
         # The points of a fit lie side by side, so each fit is a slice. Final vectors are already sums by fit.
         starts = np.flatnonzero(np.diff(model.fit, prepend=-1))
@@ -334,10 +335,9 @@ class _Growing:
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:
-        """Return, for each history, a number for what its last call has shown, if that call wrote no answer.
+        """Return, for each history, a number for the outcome of its last call, on which later calls can depend.
 
-        Later calls can depend on it. Each number stands for a value of ``Context.after``; 0 if the call wrote or judged an
-        answer.
+        The number stands for a value of ``Context.after``. It is 0 if the call wrote or judged an answer.
         """
         codes, of = np.unique(context * len(self.model.labels) + label, return_inverse=True)
         found = []
@@ -377,9 +377,9 @@ class _Contexts(NamedTuple):
         again: the index of a model's context if the model has answered before, by model name. A model whose context has no
             results is missing in ``first`` or ``again``.
         answers: whether the stage writes an answer.
-        copies: for each label of an earlier answer, the label that an equal answer of this stage gets; None if an earlier label
-            may name a next stage that cannot follow this stage.
-        keeps: for each model (by index) that judges the answer or stands for a skipped stage, its number as a judge.
+        copies: for each label, the label that this stage's answer gets if it equals an earlier answer with that label. None if
+            the labels of earlier answers may name next stages that cannot follow this stage.
+        keeps: the number of each judge of the answer, by the index of its model. A skipped stage counts as a judge.
     """
 
     asked: list[tuple[int, str]]
@@ -487,7 +487,7 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
     """Return the rows that continue ``rows`` by a call of the model ``asked`` (index, name).
 
     A row is a history with the types of its answers. Each returned part has the rows with one outcome of the call: no answer,
-    an answer of a new class, of an earlier class, or a repeated answer.
+    an answer of a new class, an answer that agrees with an earlier one, or the model's own earlier answer again.
     """
     before, label_of_class, depth = known.level, known.label_of_class, known.depth
     m, name = asked

@@ -27,12 +27,12 @@ class HistoryLevel:
         model: The last model, an index into the models.
         label: The label of the last answer, an index into the model's labels.
         kind: Class of the last answer; -1 without an answer.
-        reach: P(the history | its models).
-        right: P(the history and an answer of class j is right | its models), shape (histories, classes).
+        reach: P(the history occurs | its models).
+        right: P(the history occurs, and answers of class j are right | its models), shape (histories, classes).
         right_by_fit: The same probability according to each fit, shape (histories, classes, fits). Its mean over the fits is
             ``right``.
-        size_by_fit: P(the history | its models) times the mean size of its requests, according to each fit; 0 if no history is
-            continued. Shape (histories, fits).
+        size_by_fit: P(the history occurs | its models) times the mean size of its requests, according to each fit; 0 if no
+            history is continued. Shape (histories, fits).
         size: Mean size of the requests with this history, relative to all requests; 1 if no history is continued. Shape
             (histories,).
         context: The context of the last answer, an index into the model's contexts.

@@ -91,7 +91,7 @@ class Predictive:
         Args:
             table: The answers.
             fits: Number of resampled fits; 0 uses only the fit to all requests.
-            seed: The seed of the weights.
+            seed: The seed of the resampled fits.
         """
         labelings = Labelings.of(table)  # the possible types of a request's wrong answers: the same for all fits
         whole = fit_answers(table, labelings=labelings)

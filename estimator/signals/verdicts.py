@@ -38,8 +38,8 @@ class Verdicts:
     """The results of judges and skipped stages, which leave the current answer unchanged.
 
     Args:
-        contexts: the contexts of the table. A context is everything that an answer depends on, except the request.
-        labels: the table's labels.
+        contexts: the contexts that occur. A context is everything that an answer depends on, except the request.
+        labels: the labels that occur.
         context: the context of each result, an index into ``contexts``; shape (results,).
         label: the label of each result, an index into ``labels``; shape (results,).
         before: the label of the previous result; -1 without such a result; shape (results,).

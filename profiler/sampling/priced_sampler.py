@@ -218,9 +218,9 @@ class OpenCells:
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
     def open_below(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models with which a request can continue from the call ``prefix`` to a call that is still to be made.
+        """Return the models whose call right after ``prefix`` is open, or leads to an open call at any depth.
 
-        The call ``prefix`` has a result.
+        A call is open if it has no result and no path of this round makes it. The call ``prefix`` itself must have a result.
         """
         return self._below[request, prefix]
 
@@ -240,9 +240,9 @@ class OpenCells:
             self.n_going_on[prefix[0]] -= 1
 
     def not_continued(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models with which the call after the call ``prefix`` has no result yet.
+        """Return the models whose call right after the request's calls ``prefix`` has no result yet.
 
-        The call ``prefix`` must be one of :attr:`continuable`.
+        The last call of ``prefix`` must be one of :attr:`continuable`.
         """
         stage = self._template.stage_after(len(prefix))
         models = () if stage is None else stage.models or ()
@@ -429,7 +429,10 @@ class RoundPaths:
         return RequestPath(request, (model, *others), probability=chance)
 
     def _unanswered(self, model: str) -> str | None:
-        """Return the first request, in order, whose first call with this model is still to be made; None if there is none."""
+        """Return the first request, in order, whose first call this model has not made; None if there is none.
+
+        A call that a path of this round will make counts as made.
+        """
         at = self._at[model]
         while at.next < len(self._order):
             request = self._order[at.next]

@@ -263,7 +263,10 @@ class PossiblyBroken:
         self.may_stop = False
 
     def pass_cell(self, stage: str, row: Observation | None, request_id: str) -> None:
-        """Count the next call, in the order of the paths; ``row`` is its result, None if it is not executed yet."""
+        """Take the next call into account. Calls must be passed in the order of the paths.
+
+        ``row`` is the result of the call; None if the call is not executed yet.
+        """
         self._is_read = self._is_read or (row is not None and bool(row.success))
         if not self._is_read and request_id not in self._answers.wrong:
             self._asked.add(request_id)

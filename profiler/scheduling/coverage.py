@@ -96,9 +96,7 @@ class CellKinds:
 
     @cached_property
     def of_model(self) -> FloatArray:
-        """A matrix with 1 where the (stage, model) pair of the row has the model of the column, otherwise 0; shape (slots,
-        models).
-        """
+        """A 0/1 matrix that says which model each (stage, model) pair has; shape (pairs, models)."""
         return np.asarray(np.eye(int(self.model.max()) + 1)[self.model])
 
     @cached_property

@@ -153,7 +153,7 @@ class Look(NamedTuple):
         return self.usd if 0.0 < self.usd < math.inf else None
 
     def is_due(self, coverage: Coverage) -> bool:
-        """Return whether the profile's step ends, given the coverage of the committed results so far."""
+        """Return whether the step has reached its end, given the coverage and cost of the committed results so far."""
         if coverage.counts.sum() < self.least_rows:
             return False
         return coverage.fraction >= self.coverage or coverage.spent_usd >= self.usd

@@ -235,7 +235,7 @@ def _ledger(connection: Connection) -> list[Entry]:
 def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], shared: set[tuple[str, str]]) -> Iterator[Entry]:
     """Yield the entries of ``ledger`` that are in none of the ledgers ``earlier``.
 
-    An entry that may be missing in all of them is also yielded, so that spending is never understated.
+    If it is uncertain whether they have an entry, the entry is yielded, so that spending is never understated.
 
     ``shared`` has (request, prefix) of the rows that an earlier store also has.
     """

@@ -223,7 +223,7 @@ def _tiered(asked: Priced) -> Iterator[tuple[int, dict[str, float]]]:
 
 
 def _per_call(asked: Priced) -> float | None:
-    """Return the sum of the entry's charges per call in dollars, in addition to its tokens; None if the entry states none."""
+    """Return the dollars that the entry charges for each call, apart from tokens; None if it states no such charge."""
     stated = [_mtok(asked, key, asked.given[key]) / 1e6 for key in _CALL_RATES if asked.given.get(key) is not None]
     return sum(stated) if stated else None
 

@@ -303,7 +303,7 @@ class StaticPlans:
             self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
-        """Add the errors of plans' end positions to the accumulated errors of the plans, in place.
+        """Add the standard errors of the accuracies at plans' end positions to the errors of these plans, in place.
 
         If several histories (sequences of calls) may lead to a position, the errors of all positions on the plans are added.
 

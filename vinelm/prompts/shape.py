@@ -49,8 +49,8 @@ class Shape:
     def steps(self, most: int) -> tuple[Point, ...]:
         """Return the ends of at most ``most`` blocks of the prompt in order, the end of the last complete block included.
 
-        The blocks between two ends are a power of two in number, so prompts with a common beginning share ends. ``most`` is at
-        least 1.
+        The number of blocks from one end to the next is a power of two, so prompts with a common beginning share ends.
+        ``most`` is at least 1.
         """
         stride = 1
         while stride * most < len(self.blocks):

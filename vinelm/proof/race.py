@@ -271,8 +271,9 @@ class Race:
         )
 
     def _proven(self, entrant: _Entrant) -> float | None:
-        """Return the smallest margin such that it and all larger margins are proven for this candidate; None if the
-        largest is not proven.
+        """Return the smallest loss of accuracy that is excluded for this candidate; None if none is excluded.
+
+        Only the losses in :attr:`margins` are tested. A loss counts as excluded if all larger ones are excluded, too.
         """
         smallest, highest = None, entrant.wealth.highest
         for at in reversed(range(len(self.margins))):

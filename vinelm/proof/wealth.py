@@ -137,8 +137,8 @@ class Wealth:
         A judge has compared the differing answers of this unit.
 
         Args:
-            judged: One (verdict, score, part) for each such request: the judge's verdict; the plan's score minus the current
-                setup's, None if people were not asked; and the request's share of the unit's weight.
+            judged: One (verdict, score, part) for each request with differing answers: the judge's verdict; the plan's score
+                minus the current setup's, None if people were not asked; and the request's share of the unit's weight.
             weight: The unit's weight.
             rest: The part of the unit's mean score that comes from its other requests.
             told: Number of labels that people gave for these other requests.

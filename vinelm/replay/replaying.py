@@ -133,10 +133,10 @@ class StepRun:
         self.units = cut(self.units, self.together)
 
     def _wanted(self) -> int:
-        """Return a number n: the first n sampled calls should be used to choose the plans.
+        """Return how many sampled calls, counted from the first, should be used to choose the plans.
 
-        :attr:`choosing` also includes the rest of the last call's conversation. Sets :attr:`is_short` if a stream has too few
-        calls.
+        The rest of the last call's conversation is used for this, too. Sets :attr:`is_short` if calls still arrive and are too
+        few so far.
         """
         if not self.is_stream:
             return min(CHOOSING, len(self.units) // 3)

@@ -43,7 +43,7 @@ class _Turns:
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """One element of the remaining steps (:data:`_Place`): the stages of a superstep for which no model is chosen yet."""
+    """An element of the remaining steps (:data:`_Place`): those stages of a superstep whose models are not chosen yet."""
 
     rest: tuple[Stage, ...]
 

@@ -281,7 +281,8 @@ class Template:
     def noted(self, stage: str | None) -> str | None:
         """Return the value that a result stores as its next stage (``arm``).
 
-        It is ``stage``, the stage that came next; or None if the template allows only one, so that it need not be stored.
+        It is ``stage``, the stage that came next. It is None if the template allows only one next stage, which need not be
+        stored.
         """
         return self.form.noted(stage)
 
@@ -659,7 +660,7 @@ class Chain(Branching):
         return all(stage.answerable for stage in self._template.stages)
 
     def require_known_ends(self, error: VineLMError) -> None:
-        """Do nothing: in a linear template, it is known which stage follows when the graph ends a request."""
+        """Do nothing: in a linear template, the stage that would follow the graph's own end is always known."""
 
     def chosen(self, stages: Sequence[Stage]) -> Sequence[Stage]:
         """Return an empty sequence: in a linear template, the application never chooses a stage."""

@@ -505,7 +505,7 @@ class SignalTrie(AnnotatedTrie):
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
         """Return (slot of each group of edges, number of slots). A fixed plan runs one model for all edges of a slot.
 
-        A slot is a stage of the application or, if it does not branch, the number of an invocation. See
+        A slot is a stage of the application or, if the application does not branch, the number of an invocation. See
         :meth:`AnnotatedTrie.slots`.
         """
         found = self.template.base.form.slots(depth.astype(np.int64), super().slots(stage, depth)[0])

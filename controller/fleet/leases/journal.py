@@ -211,10 +211,10 @@ class SpendJournal:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
 
     def restore(self) -> Restored:
-        """Begin a new generation of grants, as Redis's sums are restored, and return the journal's state.
+        """Begin a new generation of grants, because Redis's sums are being restored, and return the journal's state.
 
-        From then on, :meth:`hold` rejects amounts that were granted in an earlier generation. Grants that are older than the
-        last :data:`KEPT_DAYS` days with grants are deleted.
+        From then on, :meth:`hold` rejects amounts that were granted in an earlier generation. Old grants are deleted, but
+        never those of the last :data:`KEPT_DAYS` days that have grants.
         """
         with self._transaction() as run:
             run("UPDATE fleet_generation SET number = number + 1")

@@ -297,7 +297,7 @@ class ContingentDecision(Decision):
     def alternatives(self) -> list[Alternative]:
         """Return the alternatives on each branch: to end now, or the best plan that begins with each possible next model.
 
-        Their figures count from ``node`` on.
+        Their accuracies, costs and seconds are those expected from ``node`` on.
         """
         prefix = self.metrics.trie.prefix(self.node)
         return [

@@ -122,7 +122,9 @@ class Problem:
         return self._quickest(goal, self.admission)
 
     def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
-        """Return the best plan according to the goal; ``admission`` says which edges may be chosen (None: as for this problem).
+        """Return the best plan according to the goal.
+
+        ``admission`` says which edges may be chosen; None means those that this problem admits.
 
         If the trie has separate rates for easier and harder requests, a plan from the root without caps is valued by the
         difficulty of the requests that reach each node under this plan.
@@ -159,8 +161,8 @@ class Problem:
         """Return the solved backward induction, the best edge of each branch that may come next, and a function for later
         choices.
 
-        The function takes the edges chosen on the branches that may come next, keyed by group. It returns the choices on all
-        later branches, which in a tree do not depend on these edges.
+        The function takes the edge chosen on each branch that may come next, keyed by the branch's index. It returns the
+        choices on all later branches, which in a tree do not depend on these edges.
         """
         spans, masks = admission.admitted(self.spans)
         found = Induction(self.graph, spans, goal, masks)

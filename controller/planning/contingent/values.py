@@ -255,10 +255,10 @@ class Induction:
         return better
 
     def _value(self, worth: Worth) -> FloatArray:
-        """Return the value by which plans are compared first if times are random; larger is better.
+        """Return the value of each of the expected results ``worth``, by which plans are compared; larger is better.
 
         It is the expected accuracy (0 if the goal is to minimize cost) minus price times cost, minus a penalty for the
-        probability of :data:`NOTHING` (a late answer or no answer).
+        probability of :data:`NOTHING` (a late answer or no answer). Used if the goal has such a penalty.
         """
         accuracy = 0.0 if self.goal.target == "cost" else worth.accuracy
         late = 0.0 if worth.lost is None else (self.goal.late or 0.0) * worth.lost

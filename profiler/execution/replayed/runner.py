@@ -117,7 +117,7 @@ class ReplayRunner:
     def score(
         self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()
     ) -> UnitOutcome:
-        """Score the state after ``prefix`` again: replay the record ``state`` to its end, without making a new model call.
+        """Score the request after the calls of ``prefix``: replay their record, ``state``, to its end without a new model call.
 
         Returns:
             A result with the success (or a failure and its text), and the signal and answer of the state. If the workflow

@@ -32,7 +32,7 @@ class FixedCall(NamedTuple):
 
     Attributes:
         arguments: returns the call's arguments, given the state; None if they are not known yet.
-        before: the stages that come right after the node.
+        before: the stages that come right after the node, so that the call is made before them.
     """
 
     arguments: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]

@@ -78,7 +78,7 @@ class OpenAIProvider(Provider):
         return chat
 
     def base(self, model: Model) -> str | None:
-        """Return the entry's ``api_base``, the URL of the API; None for OpenAI's own servers."""
+        """Return the URL of the model's API (the catalog entry's ``api_base``); None for OpenAI's own servers."""
         return model.api_base
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:

@@ -90,7 +90,7 @@ class ControlMarks(Marks):
 
 
 class PointMarks(Marks):
-    """Bedrock's cache marks. A mark is a separate block after the marked block."""
+    """Marks prompts for Bedrock's cache: a mark is a separate element after the marked tool or content block."""
 
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
         """Return the tools with a cache mark, as a separate element, after the tool at the index ``place``."""

@@ -27,12 +27,12 @@ CHAT, RESPONSES = "chat/completions", "responses"
 
 
 class ChatAddress(NamedTuple):
-    """How to send raw HTTP requests in one of OpenAI's two formats to an entry's server.
+    """What is needed to send raw HTTP requests in one of OpenAI's two formats to the server of a catalog entry.
 
     Attributes:
         url: the endpoint's address.
         headers: the headers that the server requires, including its key.
-        body: fields that the entry's options add to each request's body.
+        body: fields that the options of the catalog entry add to each request's body.
         limit: name of the parameter that limits the length of an answer.
     """
 
@@ -63,8 +63,9 @@ class Provider(ABC):
         """Create the entry's chat model. Raise :class:`~vinelm.errors.ConfigError` if it cannot be created."""
 
     def inner(self, model: Model) -> InnerChat:
-        """Return a new :class:`InnerChat` around the entry's chat model. If needed, it makes further chat models for other
-        event loops.
+        """Return a new :class:`InnerChat`, which wraps the LangChain chat model of the catalog entry ``model``.
+
+        It makes further chat models if other event loops need them.
         """
         return InnerChat(self.make(model), lambda: self.make(model))
 
@@ -161,8 +162,9 @@ class BatchApi(ABC):
 
     @abstractmethod
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Return ``body``, an answer as JSON, as the chat result that the entry's chat model makes of it. An exception means a
-        malformed answer.
+        """Return ``body``, an answer as JSON, as the chat result that the LangChain chat model of ``model`` makes of it.
+
+        An exception means that the answer is malformed.
         """
 
     def close(self) -> None:
@@ -179,7 +181,7 @@ class Sends(Protocol):
         """
 
     def around(self, inner: InnerChat) -> Sends:
-        """Return a copy of this object that sends calls to ``inner``, a copy of the entry's chat model with other settings."""
+        """Return a copy of this object that calls ``inner``, a copy of the model's LangChain chat model with other settings."""
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
         """Make one attempt, and yield the pieces of its answer. Closing the generator ends the attempt."""

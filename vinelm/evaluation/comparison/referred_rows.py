@@ -202,8 +202,9 @@ class ReferredRows:
         return any(about.hides for answers in self.answers.values() for about in answers.values())
 
     def hidden(self, pairs: Iterable[Pair], *, is_hopeful: bool = False) -> float:
-        """Return an upper bound on how much worse a plan's answers are that count as equal to today's; a mean over these
-        answers.
+        """Return an upper bound on how much lower a plan's answers score, on average, than today's answers.
+
+        Only answers that count as equal to today's are considered.
 
         The bound is the end of a confidence interval, computed from those answers that people were asked about. Requests with
         the same prompt carry the same information, so they count as fewer requests.

@@ -102,7 +102,7 @@ class StepPolicy(StepRule, Protocol):
     def rest(self, seen: Seen) -> Rest:
         """Return the expected outcome of the calls after ``seen``: the chance of a right answer, dollars and seconds.
 
-        It is for a request that :meth:`step` does not end after ``seen``.
+        The request must continue after ``seen`` according to :meth:`step`.
         """
 
 

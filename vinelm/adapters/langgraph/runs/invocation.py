@@ -205,7 +205,7 @@ class InvocationScope(OneProcess):
 
     @property
     def is_kept_by_run(self) -> bool:
-        """Whether the run keeps the request's path in memory, since the root graph's channel cannot store all of it."""
+        """Whether the run keeps the request's path in memory, because the graph's state cannot store all of it."""
         return self._run.places is not None
 
     @property

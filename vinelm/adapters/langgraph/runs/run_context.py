@@ -265,7 +265,7 @@ def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None
     """Record that ``adapter`` made ``context`` and, if ``context`` has a cost cap, that there are requests with a cap.
 
     The context has a cap if its policy has a guard. A cost budget per request in its objective is a cap only if ``enforces`` is
-    True. A cap is recorded in ``adapter``, and in every other adapter that has made no context.
+    True. The cap is recorded in ``adapter``; adapters that have made no context so far record it, too.
     """
     adapter.has_contexts = True
     objective, policy = context.objective, context.policy

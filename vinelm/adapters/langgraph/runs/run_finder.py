@@ -322,7 +322,7 @@ class RunFinder:
         """Begin the invocation of a chat model that is called inside a subgraph or outside of a graph.
 
         The invocation's run is that of the surrounding graph or of the surrounding ``with vine.request(...)``, or a new run.
-        The run keeps its path in memory, since the root graph's channel cannot store the path.
+        This run keeps its path in memory, not in the graph's state.
 
         Args:
             stage: name of the stage.

@@ -422,9 +422,10 @@ def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
 
 
 def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
-    """Return the parts of an object to which the attribute chains in ``chains`` refer; the object itself if these are unknown.
+    """Return the parts of an object to which the attribute chains in ``chains`` refer.
 
-    An object may hold one model for each node, as in ``self.agents.writer``.
+    If the code may use the object as a whole, or if the parts are unknown, return the object itself. An object may hold one
+    model for each node, as in ``self.agents.writer``.
     """
     kind = type(value)
     classes = [vars(base) for base in kind.__mro__]

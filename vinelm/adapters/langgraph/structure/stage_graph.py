@@ -182,13 +182,13 @@ def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[
 
 
 def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
-    """Return which sets of stages may start together if a request takes several edges (or leaves several nodes) at once.
+    """Return which sets of stages may start together if a request takes several edges at once.
 
-    Each mapping in ``sets`` belongs to one edge. Its keys are the sets of stages that may start after the edge; its values are
-    the ``times=`` limits on the way. For each selection of one key from each mapping, the result has one item: the union of
-    the selected keys, with the union of their limits. If several selections give the same stages, only limits common to all of
-    them remain. A key has pairs (stage, number of nodes passed before it); if a stage is in several keys, the smallest number
-    counts.
+    Each mapping in ``sets`` belongs to one edge, or to one of several nodes that the request leaves. Its keys are the sets of
+    stages that may start then; its values are the ``times=`` limits on the way. For each selection of one key from each
+    mapping, the result has one item: the union of the selected keys, with the union of their limits. If several selections
+    give the same stages, only limits common to all of them remain. A key has pairs (stage, number of nodes passed before it);
+    if a stage is in several keys, the smallest number counts.
 
     Raises:
         WorkflowError: there are too many combinations.
