@@ -168,8 +168,8 @@ class CallRate:
     def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
         """Return the prompt of the result ``row``, with token counts computed from the recorded shape of the prompt's text.
 
-        The prompt is returned unchanged if its shape is unknown, or that of an earlier prompt of the request on the same
-        cache. It also stays unchanged if the provider counted over :data:`MOST_SCALE` times the shape's tokens.
+        The prompt is returned unchanged if its shape is unknown, or if the shape of an earlier prompt of the request on the
+        same cache is unknown. It also stays unchanged if the provider counted over :data:`MOST_SCALE` times the shape's tokens.
         """
         cells = [(row.request_id, row.prefix[:k]) for k in range(1, row.depth + 1)]
         if prompt is None or cells[-1] not in self._static:

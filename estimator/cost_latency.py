@@ -231,7 +231,10 @@ class _Fitted:
 
 
 def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: SizesByOutcome) -> _Fitted:
-    """Fit in turn the nodes' typical amounts, the requests' sizes, and how sizes depend on outcomes; return them all."""
+    """Fit each node's typical amount (dollars or seconds), each request's size, and how sizes depend on outcomes.
+
+    Return all three.
+    """
     expected, slope, error = np.ones(cells.n_requests), 0.0, 0.0
     typical, edge_factor = _typical(cells, values, np.ones(len(cells)), edges, np.ones(3))
     for _ in range(ITERATIONS):

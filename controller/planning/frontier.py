@@ -36,10 +36,10 @@ _NONE = np.iinfo(np.int32).max
 
 
 class BlockIndex:
-    """Finds the best end within limits fast: skips blocks of ends in which none can be within the limits.
+    """Finds the best end (node at which a request may end) within limits fast, by skipping blocks without such an end.
 
-    A block holds ends whose paths call each engine equally often, and the minimum of each bounded quantity over these ends. A
-    block whose minima exceed the limits holds no feasible end (databases call this a zone map).
+    A block contains ends whose paths call each engine equally often. For each bounded quantity, the block's minimum over its
+    ends is stored. A block whose minima exceed the limits is skipped (databases call this a zone map).
 
     Args:
         bounded: The ends' values of each bounded quantity, best end first. Latency is the first quantity if load matters.

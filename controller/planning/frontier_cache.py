@@ -39,9 +39,10 @@ class FrontierStore:
         self._ahead: set[int] = set()
 
     def get(self, node: int) -> Frontier | None:
-        """Return the frontier below ``node``, and build it first if the subtree is small.
+        """Return the Pareto frontier of the end nodes below ``node``, and build it first if the subtree is small.
 
-        None if the subtree is large and its frontier is not built yet; then the whole subtree must be scanned.
+        An end node is one at which a request may end. None if the subtree is large and its frontier is not built yet; then the
+        whole subtree must be scanned.
         """
         found = self.frontiers.get(node)
         if found is None and self._metrics.trie.end[node] - node <= LAZY:
@@ -49,10 +50,10 @@ class FrontierStore:
         return found
 
     def prepare(self, wider: FrontierStore | None) -> None:
-        """Build the Pareto frontiers below the root and below the top nodes of all large subtrees, the deepest first.
+        """Build the Pareto frontiers of the end nodes below the root and below every other node with a large subtree.
 
-        ``wider`` is a prepared store that ranks ends in the same order; it may be None. Its frontiers contain every end that
-        can be in this store's frontiers, so only these ends are examined.
+        An end node is one at which a request may end. ``wider`` is a prepared store whose frontier below each node contains all
+        end nodes that this store's frontier can have, so only these are examined. With None, all end nodes are examined.
         """
         size = self._metrics.trie.end - np.arange(len(self._metrics.trie))
         for node in np.flatnonzero(size > min(AHEAD, size[0] - 1))[::-1].tolist():
@@ -98,7 +99,10 @@ class ShapeFrontiers(NamedTuple):
 
 
 class FrontierCache:
-    """The frontier stores of one planner, by :attr:`Objective.shape`, which ignores the values of bounds."""
+    """The Pareto frontiers of one planner, in one :class:`FrontierStore` for each class of objectives.
+
+    Objectives that differ only in the values of their bounds share a store.
+    """
 
     def __init__(self, metrics: PathMetrics) -> None:
         self._metrics = metrics

@@ -27,8 +27,8 @@ class ObjectiveClass:
     def of(cls, objective: Objective, *, has_load: bool) -> ObjectiveClass | None:
         """Return the class of an objective; None for ``risk="dp"``, whose dynamic program needs the whole subtree.
 
-        If latency is minimized under load, the order of ends changes with the load, so no frontier can be sorted by it. Such
-        an objective belongs to the class that maximizes accuracy and bounds latency.
+        An objective that minimizes latency under load belongs to the class that maximizes accuracy and bounds latency. A stored
+        frontier cannot be sorted by latency in this case, because the order changes with the load.
         """
         if objective.risk == "dp":
             return None

@@ -170,8 +170,8 @@ class PathDecision(Decision):
     def binding(self) -> str | None:
         """The name of the bound that decides which plan is chosen; None if no bound changes the choice.
 
-        This is a bound that no path meets or, if all are met, a bound without which another end would be better. Of several
-        such bounds, the bound with the least slack relative to its value is returned.
+        This is a bound that no path meets or, if all are met, a bound without which another plan would be chosen. Of several
+        such bounds, it is the one with the smallest unused part, relative to its value.
         """
         if self.relaxed:
             return self.relaxed[0]
@@ -181,7 +181,7 @@ class PathDecision(Decision):
 
     @cached_property
     def reason(self) -> str:
-        """One line of text that gives the plan and its binding bound (see :attr:`binding`)."""
+        """One line of text with the plan, its figures and the bound that decides the choice (see :attr:`binding`)."""
         path = " → ".join(self.path[len(self.metrics.trie.prefix(self.node)) :])
         plan = "end here" if self.stop else f"plan {path}"
         text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in total"

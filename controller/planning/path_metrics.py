@@ -45,7 +45,7 @@ class PathMetrics:
         self._answers: dict[float | None, AnswerChances] = {}
 
     def mean(self, metric: Metric, confidence: float | None = None) -> FloatArray:
-        """Return the metric from the root to each node.
+        """Return, for each node, the metric of the path from the root to the node.
 
         ``confidence`` only affects accuracy: the result is then the lower end of the accuracy's one-sided interval at this
         level, and 0 if the standard error is unknown. Raises :class:`ConfigError` if the trie has no standard errors.

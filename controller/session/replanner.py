@@ -346,9 +346,9 @@ class Replanner:
     def _without_excluded(
         self, excluded: ExcludedModels, here: _Position, prefix: tuple[str, ...], tried: Collection[str]
     ) -> tuple[Decision, str]:
-        """Return a plan that does not run an excluded model next, and a note.
+        """Return a plan whose next model is not excluded, and a note that names the models left out because they failed.
 
-        The note names the models left out because they failed. A failed model is used if no other model fits the bounds.
+        If the bounds can only be met with a failed model, the plan may use this model, and the note is empty.
         """
         objective, node = self._objective, here["node"]
         barred = set(tried)

@@ -147,7 +147,7 @@ class DriftMonitor:
         return state
 
     def _bet(self, test: _Test, row: Observation, node: int, at: int) -> None:
-        """Update the test with the result ``row`` of ``node``; if the quantity has moved now, set ``test.moved``.
+        """Update the test with the result ``row`` of ``node``; set ``test.moved`` if the tested quantity has now changed.
 
         ``at`` is the number, from 1, of this result among the node's results.
         """

@@ -99,7 +99,7 @@ def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
 
 
 def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
-    """Return P(branch is taken) and P(branch is taken and the answer so far is right), for requests that reach its node.
+    """Return P(branch is taken) and P(branch is taken and the answer so far is right) for requests at the branch's node.
 
     Both have the shape (branches, points). A point is a grid point of the request's difficulty.
     """

@@ -60,7 +60,8 @@ class Possible:
     Attributes:
         tool, arguments: the call.
         is_again: whether an equal call was executed before the last write.
-        yielded: the sets of bindings (sources of arguments) that give this call, with its rank among the calls of each set.
+        yielded: one item for each set of bindings (sources of arguments) that gives this call, with the call's rank among all
+            calls that the set gives.
     """
 
     tool: str

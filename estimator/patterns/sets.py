@@ -31,9 +31,10 @@ _MOST_LEAVES = 2000
 def find_sets(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str]
 ) -> dict[tuple[str, Bindings], set[Hashable]]:
-    """Return a few sets of bindings for each tool, which yield the recorded reads.
+    """Return, for each tool, a few sets of bindings (sources of its arguments) that together explain the recorded reads.
 
-    The result is a dictionary from (tool, bindings) to the groups of sessions in which this set yielded a recorded call.
+    The result maps (tool, set of bindings) to the groups of those sessions in which the set gives the arguments of a recorded
+    read.
     """
     finder = _Finder(sessions, groups, reads)
     support: dict[tuple[str, str, Binding], set[Hashable]] = defaultdict(set)

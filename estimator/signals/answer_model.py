@@ -417,7 +417,10 @@ class _Fit:
         return model
 
     def _begun(self, model: AnswerFit) -> AnswerFit:
-        """Return the model with the effects that explain the answers if nothing is known about the single requests."""
+        """Return the model with initial values of ``right_effects``.
+
+        They are fitted as if nothing were known about the latent traits of any single request.
+        """
         # At the beginning the first labeling of each pattern suffices.
         of_types = self.weights @ self.counts[self.starts][:, : len(model.contexts) * N_TYPES]
         counts = of_types.reshape(len(model.contexts), N_TYPES, 1)
@@ -431,8 +434,8 @@ class _Fit:
         """Return the expected number of requests that have each labeling and each latent pair; shape (labelings, points).
 
         A labeling assigns types to a request's wrong answers. A latent pair (point) is an easiness and a popularity of the
-        usual mistake. The number is the sum of P(labeling, point | request), times the request's weight, over all requests with
-        the labeling's pattern.
+        usual mistake. The number is the sum of P(labeling, point | request), times the request's weight, over the requests for
+        which the labeling is possible.
         """
         chances = np.concatenate([one.reshape(-1, len(model.grid)) for one in (model.log_types, model.log_verdicts)])
         log = self.counts @ chances + model.log_weights
@@ -530,10 +533,10 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 
 
 def _log_price(table: AnswerTable) -> FloatArray:
-    """Return how expensive the model of each context is, as the log10 of its mean cost relative to other models.
+    """Return, for each context, how expensive its model is: the log10 of the model's mean cost per call, shape (contexts,).
 
-    The result has shape (contexts,). The mean of the logarithm over all models is subtracted. Very cheap models count as
-    equally cheap. All values are 0 if at least half of the models are free.
+    A context is everything that an answer depends on, except the request. The mean of the logarithm over all models is
+    subtracted. Very cheap models count as equally cheap. All values are 0 if at least half of the models are free.
     """
     n, same = len(table.contexts), _same_model(table.contexts)
     rows = same @ np.bincount(table.context, minlength=n)

@@ -152,10 +152,10 @@ def histories(
 
 
 class _Growing:
-    """The levels of histories that have been computed so far.
+    """The histories (sequences of calls with their outcomes) found so far, in levels by the number of calls.
 
-    For the last level, the object also has the rows (histories with types) and, for each class of agreeing answers, the label
-    of its first answer.
+    For the last level, the object also has the label of the first answer of each class of agreeing answers. It also has that
+    level's rows: each is a history with a type for each class.
     """
 
     def __init__(
@@ -407,7 +407,8 @@ def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
 
     Args:
         rows: The rows of these histories.
-        values: For each vector and fit, the sum of the vector's elements over the fit's points, shape (vectors, fits).
+        values: For each vector (see :class:`_Vectors`) and fit, the sum of the vector's elements over the fit's points; shape
+            (vectors, fits).
         n: The number of histories.
     """
     n_fits, found = values.shape[1], np.zeros((n, values.shape[1]))
@@ -455,10 +456,10 @@ def _numbered(code: Ints) -> tuple[Ints, Ints]:
 
 
 def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
-    """Mark the least likely histories of a level as not continued, in place.
+    """Close the least likely histories of a level, in place: no further calls are added to a closed history.
 
-    As many are marked as needed so that all other histories together have at most ``most_rows`` rows (:class:`_Rows`).
-    ``history`` is the index of each row's history.
+    The histories that stay open have at most ``most_rows`` rows in total (see :class:`_Rows`). ``history`` is the index of each
+    row's history.
     """
     rows = np.bincount(history, minlength=len(level)) * level.is_open
     if rows.sum() > most_rows:
@@ -567,13 +568,15 @@ def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Collects the rows that follow a call of one model. A row is a history with one assignment of types to its answers.
+    """Collects the rows that follow a call of one model.
+
+    A row is a history (a sequence of calls with their outcomes), together with a type for each class of its answers.
 
     Attributes:
         parts: the list to which :meth:`add` appends the new rows, in groups of rows that were created in the same way.
         rows: the rows before the call.
         model: the index of the called model.
-        factors: the code of the first factor of the call's context. :meth:`add` gets a factor's number, counted from this one.
+        factors: the code of the first factor that belongs to the call's context; :meth:`add` numbers factors from this one.
     """
 
     parts: list[_Part]

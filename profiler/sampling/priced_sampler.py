@@ -178,16 +178,17 @@ def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
 
 
 class OpenCells:
-    """Tracks open calls: calls that their request is known to reach, that have no result, and that no earlier path will make.
+    """Tracks open calls: calls that have no result yet, and that no path proposed so far will make.
 
-    A call is identified by its request and ``prefix``, the models of the calls up to and including this one.
+    A call is only open if its request is known to reach it. A call is identified by its request and ``prefix``, the models of
+    the calls up to and including this one.
 
     Args:
         rows: The results so far. Results after a passed check (``is_continued``) are treated separately.
 
     Attributes:
-        n_going_on: For each model, the number of requests whose first call used this model, has a result, and can be followed
-            by an open call.
+        n_going_on: For each model, the number of requests that have a result of their first call with this model, and an open
+            call at any depth after it.
         continuable: The calls after which a request can continue, although the workflow's own check passed their answer or an
             earlier answer.
     """
@@ -206,21 +207,25 @@ class OpenCells:
         self.continuable = [cell for cell, row in self._every.items() if self._is_continuable(row)]
 
     def is_new(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a call has no result, and no path has claimed it yet. Its request must be known to reach the call."""
+        """Return whether a call has no result, and no path proposed so far will make it.
+
+        Its request must be known to reach the call.
+        """
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a call is open, or has a result and can be followed by an open call.
+        """Return whether a call is open, or has a result and an open call at any depth after it.
 
-        A call is open if it has no result and no earlier path will make it. The request must be known to reach the call.
+        A call is open if it has no result, and no path proposed so far will make it. The request must be known to reach the
+        call.
         """
         cell = (request, prefix)
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
     def open_below(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models whose call right after ``prefix`` is open, or leads to an open call at any depth.
+        """Return the models of those calls directly after the call ``prefix`` that are open or lead to an open call.
 
-        A call is open if it has no result and no path of this round makes it. The call ``prefix`` itself must have a result.
+        The call ``prefix`` has a result. An open call is one that is still to be made.
         """
         return self._below[request, prefix]
 
@@ -249,9 +254,9 @@ class OpenCells:
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
     def of_today(self, request: str) -> Iterator[Cell]:
-        """Yield the request's calls, made by the current setup's models, after which a call is still to be made.
+        """Yield the recorded calls of a request's run on the current setup that have an open call at any depth after them.
 
-        Each call is given as (request id, models up to the call). All these models must be those of the current setup.
+        Each call is given as (request id, models up to the call).
         """
         today = self._template.today or {}
         prefix: Prefix = ()
@@ -484,10 +489,10 @@ class RoundPaths:
 
 
 class _FirstAnswer:
-    """Two positions in the order of the requests, for paths that begin with one model.
+    """Remembers where two searches through the ordered requests begin, for paths that begin with one model.
 
-    ``next`` is the position of the first request that the model may not have answered. ``turn``, modulo the number of requests,
-    is the position at which the search for the next request to continue begins.
+    ``next`` is the position at which the search for a request that the model has not answered begins. ``turn``, modulo the
+    number of requests, is the position at which the search for a request to continue after the model's answer begins.
     """
 
     def __init__(self, turn: int) -> None:

@@ -235,11 +235,10 @@ class CellCounts:
         return np.asarray(total + unknown * (shares * below[..., first]).sum(axis=-1))
 
     def leaves(self) -> FloatArray:
-        """Return, for each kind of call, how often a call would be executed if a request ran on every path from its start.
+        """Return, for each kind of call, the expected number of the template's paths that contain one such call.
 
-        It is the expected number of the template's paths that contain the call; shape (depth, slots). If the request ends at
-        the call, the paths with which it could have continued still count. If stages share a depth, these paths are unknown;
-        then a request that ends counts as one path.
+        The shape is (depth, slots); a slot is a (stage, model) pair. If a request ends at the call, the paths on which it could
+        have continued still count. If several stages share a depth, these paths are unknown, and count as one path.
         """
         kinds, rates = self.kinds, self.rates()
         found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))

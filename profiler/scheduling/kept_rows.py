@@ -162,7 +162,10 @@ class PendingRows:
         return is_verdict and found.label == self._judging.label_digest(request)
 
     def _reserved(self, job: Job) -> tuple[Job, Reservation] | None:
-        """Return the job with a new reservation of $0, which the judge's first call raises; None if the budget is exhausted."""
+        """Return the job with a new reservation of $0; None if the budget is exhausted.
+
+        The amount of the reservation is increased before the judge is first called.
+        """
         try:
             # An answer equal to a judged one costs nothing. The judge's first call raises the reservation.
             reservation = self._ledger.reserve(*job.cell, 0.0, 0)

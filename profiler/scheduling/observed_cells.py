@@ -241,9 +241,9 @@ class AnswersOfToday:
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether there would be too few wrong answers to fail the check, even if the next ``more`` answers were wrong.
+        """Return whether the check for right answers cannot fail yet, even if the next ``more`` answers are wrong, too.
 
-        Also True if the check is disabled.
+        The check fails if enough answers are wrong and none is right. Also True if the check is disabled.
         """
         return self._after is None or len(self.wrong) + more < self._after
 

@@ -204,9 +204,10 @@ class TimedPaths:
         self._timed: Counter[Visit] = Counter()
 
     def add(self, path: ActivePath) -> None:
-        """Set the path's ``is_timed``: True while some stage and model of the path has fewer than ``most`` timed paths.
+        """Set the path's ``is_timed``, which states whether the path's calls are made directly instead of in batches.
 
-        Called for every path, in canonical order.
+        It is True if some (stage, model) pair of the path has fewer than ``most`` timed paths so far. Called for every path, in
+        canonical order.
         """
         visits = {visit for length in range(1, path.longest + 1) for visit in path.possible(length)}
         path.is_timed = any(self._timed[visit] < self._most for visit in visits)

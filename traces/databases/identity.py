@@ -64,7 +64,7 @@ class StoreIdentity:
         return Catalog.embedded(self.catalog, where="the store's catalog")
 
     def settings(self) -> Catalog:
-        """Return the catalog that the store recorded, to compare the settings of its models that determine answers.
+        """Return the catalog of models that the store recorded, so that the settings of its models can be compared.
 
         Only read these models; never call them, because a store may come from an untrusted source.
         """

@@ -210,7 +210,7 @@ class RowRules:
 
 
 class Afterwards(NamedTuple):
-    """How a request continues after a row.
+    """How a request continues after a row (one stored result).
 
     Attributes:
         ended: whether the request ends at the row.
@@ -224,8 +224,9 @@ class Afterwards(NamedTuple):
     may_continue: bool = False
 
     def leads_to(self, row: StoredRow) -> bool:
-        """Return whether ``row`` may be the request's next row: the request continues, and its next stage is unknown or that of
-        ``row``.
+        """Return whether ``row`` may be the request's next row.
+
+        It may if the request continues, and its next stage is either unknown or the stage of ``row``.
         """
         if self.ended and not (self.may_continue and row.is_continued):
             return False

@@ -205,8 +205,8 @@ def _cascade(
 ) -> Cells:
     """Return the recorded answer of each call that a request reaches, keyed by (request, prefix).
 
-    Requests come in the table's order, and each prefix before its extensions. The answers are combined: a model gives its
-    recorded answer on every possible sequence of models.
+    The table records answers without the calls before them. So a model's recorded answer is used after every possible sequence
+    of earlier models. Requests come in the table's order, and each prefix before its extensions.
     """
     by_request: dict[str, dict[tuple[str, int], RecordedAnswer]] = {}
     for answer in answers:

@@ -17,7 +17,7 @@ from vinelm.traces.store.store import ObservationStore, new_key
 
 
 class BatchRecords:
-    """The batches of the current run of a store. Every write is durable when it returns. Thread-safe."""
+    """Reads and writes a store's records of batches of model calls. Thread-safe; writes are durable when they return."""
 
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database
@@ -96,24 +96,25 @@ class BatchRecords:
             return None if row is None else (row[0], row[1])
 
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
-        """Return the maximum total cost, in dollars, of the stored batch calls for the result of ``cell`` (request, prefix).
+        """Return the maximum total cost, in dollars, of the stored batch calls made for one result.
 
-        Calls whose digests are in ``asked`` are left out: the job that computes the result has made them already.
+        ``cell`` is the result's (request, prefix). Calls whose digests are in ``asked`` are left out: the job that computes the
+        result has made them already.
         """
         with self._database.transaction() as connection:
             found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
             return float(sum(row.upper_usd for row in found if row.digest not in asked))
 
     def drop(self, cell: Cell) -> None:
-        """Delete the stored batch calls for the result of ``cell`` (request, prefix).
+        """Delete the stored batch calls made for one result, in the transaction that writes this result.
 
-        Called in the transaction that writes this result.
+        ``cell`` is the result's (request, prefix).
         """
         with self._database.transaction() as connection:
             connection.execute(delete(_CALLS).where(_of(cell)))
 
     def digests(self, cell: Cell) -> frozenset[str]:
-        """Return the digests of the stored batch calls for the result of ``cell`` (request, prefix)."""
+        """Return the digests of the stored batch calls made for one result; ``cell`` is its (request, prefix)."""
         with self._database.transaction() as connection:
             return frozenset(connection.execute(select(_CALLS.c.digest).where(_of(cell))).scalars())
 
@@ -190,7 +191,7 @@ class BatchRecords:
             connection.execute(update(_ENTRIES).where(here).values(is_abandoned=True))
 
     def keep(self, entry: int) -> None:
-        """Make a ledger entry permanent, because the answers of its calls can no longer be fetched."""
+        """Let the cost of a ledger entry count permanently, because the answers that it paid for can no longer be fetched."""
         with self._database.transaction() as connection:
             connection.execute(update(_ENTRIES).where(_ENTRIES.c.entry_id == entry).values(is_batched=False))
 

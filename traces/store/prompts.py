@@ -52,7 +52,10 @@ class StoredPrompts:
             return _set_key(connection, os.urandom(KEY_BYTES))
 
     def add(self, request_id: str, prefix: Sequence[str], shapes: bytes) -> None:
-        """Add the shapes of the calls of a row, packed with the key of :meth:`begin`. Joins the caller's transaction."""
+        """Store the shapes (hashed prefixes) of the prompts of a row's calls. Joins the caller's transaction.
+
+        ``shapes`` are bytes from :func:`~vinelm.prompts.stored.packed`, with the key that :meth:`begin` returns.
+        """
         with self._database.transaction() as connection:
             connection.execute(_ADD, {"request_id": request_id, "prefix": encode_prefix(prefix), "shapes": shapes})
 

@@ -440,7 +440,7 @@ class ObservationStore:
             return int(connection.execute(select(func.coalesce(func.sum(schema.retired.c.calls), 0))).scalar_one())
 
     def add_entries(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Add ledger entries for spending that belongs to no row; see :func:`~vinelm.traces.store.rows.ledger_entry`."""
+        """Add ledger entries (:func:`~vinelm.traces.store.rows.ledger_entry`) for spending that has no stored result."""
         if entries:
             with self._database.transaction() as connection:
                 connection.execute(insert(schema.ledger), entries)

@@ -47,11 +47,10 @@ class RequestPlanners:
         self._told = annotated.tries[-1] if adapter.signals else annotated
 
     def chosen(self, *, returns_earlier: bool | None = None) -> Planner:
-        """Return the planner of a new request, whose plans end only where the graph can end a request. It plans over signals if
-        the trie has them.
+        """Return the planner of a new request, whose plans end only where the graph can end a request.
 
-        Plans over signals may continue after the check has passed an answer. If they may, but the policy cannot end requests in
-        every loop of the graph, the planner plans over paths instead.
+        It plans over signals if the trie has them, otherwise over paths. It also plans over paths if plans over signals could
+        continue after a passed check, but the policy cannot end requests in every loop of the graph.
 
         Args:
             returns_earlier: whether the run can return an earlier answer than its last. None means True if answers are declared

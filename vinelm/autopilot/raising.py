@@ -66,7 +66,10 @@ class ShareWatch:
         self._process = self._fresh()
 
     def add(self, value: bool) -> bool:
-        """Add one value of the stream; return whether the test now proves that the share of ones has left the interval."""
+        """Add one value of the stream of zeros and ones.
+
+        Return whether the test now proves that the share of ones has left the interval around its earlier value.
+        """
         log_wealth = self._process.add(np.array([value, not value], np.float64))
         self._waiting.append(value)
         if len(self._waiting) >= 2 * LAG:

@@ -318,9 +318,9 @@ class BatchApiRun(DatasetRun):
 
     @contextmanager
     def _once(self, unit: ParkedUnit) -> Iterator[None]:
-        """Inside the block, stop the request from using batches before a node or tool that must not run twice is run.
+        """Inside the block, make the request stop using batches as soon as a node or tool begins that must not run twice.
 
-        Without batches the request is not run again, so the node or tool runs once.
+        Without batches, the request is not run again, so this node or tool runs only once.
         """
         names = self._app.workflow.unrepeatable
         if not names:

@@ -163,8 +163,9 @@ class PlanShares:
                 self._kept(price, one)
 
     def _kept(self, price: int | None, objective: Objective) -> DrawnPlan:
-        """Return the plan for an objective if each second of latency adds ``price`` to the cost. If an equal plan was stored
-        before, return that object.
+        """Return the plan that is best for an objective when each second of latency has a price, which is added to the cost.
+
+        If an equal plan was stored before, return that object.
 
         ``price`` is an index on a grid of prices in dollars per second; None stands for the price 0.
         """

@@ -307,7 +307,7 @@ def share_variance(share: FloatArray, requests: int) -> FloatArray:
 def single_model_paths(trie: Trie) -> BoolArray:
     """Return a mask over the trie's nodes, the root first: True if the node's path runs on a single model.
 
-    Skipped stages are ignored. Nodes at which no answer may be returned are left out.
+    Skipped stages are ignored. It is False at nodes at which no answer may be returned.
     """
     only = np.full(len(trie), -1, np.int32)  # the model of the path so far, -2 for several
     skip = trie.models.index(SKIP) if SKIP in trie.models else -1

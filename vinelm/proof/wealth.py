@@ -99,8 +99,9 @@ class Wealth:
         return self._scored / self._weight if self._weight else math.nan
 
     def guess(self, verdict: float) -> float:
-        """Return the expected score minus today's, in [-1, 1], of a request with this verdict of the judge, by a linear
-        fit to the labels so far.
+        """Return how much better than today's answer a plan's answer is expected to be, in [-1, 1].
+
+        ``verdict`` is the judge's verdict on the two answers. The expectation is a linear fit to the labels so far.
         """
         return min(1.0, max(-1.0, self._level + self._slope * verdict))
 
@@ -227,7 +228,7 @@ class Wealth:
         return self._past_of(self._stakes[1], np.array([right, wrong, -right, -wrong, s, -s, 0.0]), chances)
 
     def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
-        """Return by how much the log of the wealth would grow over the imagined results of which the prior consists.
+        """Return, for each stake, how much the log of the wealth would grow over a number of imagined results, used as a prior.
 
         Args:
             stakes: The stakes to compare, shape (margins, stakes).

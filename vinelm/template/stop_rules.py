@@ -91,7 +91,10 @@ class OracleStop(WorkflowStop):
         return judge
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return an empty sequence, because under this rule a profile continues requests after the graph has ended them."""
+        """Return an empty sequence instead of ``found``, the observations of how the graph itself ended or continued a request.
+
+        They do not count under this rule: a profile continues requests after the graph has ended them.
+        """
         return ()
 
     def goes_through(self, follower: Stage | None) -> bool:

@@ -429,8 +429,9 @@ class Template:
         return self._mapped(ended)
 
     def stages_before(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages that may come directly before one of the stages in ``names``, also in the previous turn of a
-        loop.
+        """Return the stages that may come directly before one of the stages in ``names``.
+
+        In a loop, the last stage of a turn may come directly before the first stage of the next turn.
         """
         return frozenset(before for before, name in self.form.pairs if name in names)
 

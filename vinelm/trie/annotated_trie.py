@@ -322,9 +322,9 @@ class AnnotatedTrie:
         return self
 
     def returning_last(self) -> Self:
-        """Return the trie for graphs that can only return their last answer.
+        """Return the trie unchanged, because a trie of paths always counts a request's last answer.
 
-        A trie of paths always counts the last answer and is returned unchanged.
+        For a trie of signals see :meth:`SignalTrie.returning_last`.
         """
         return self
 

@@ -29,8 +29,8 @@ def drawn(sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
     """Return questions about each graph, with their answers, made from templates.
 
     The templates ask for counts, and for nodes one or two edges away. They also ask for nodes that two paths lead to, and for
-    the node that most paths lead to. The same graphs give the same questions. Templates take turns, and so do graphs: the first
-    n are a fair sample.
+    the node that most paths lead to. The same graphs give the same questions. The result alternates between the
+    templates and between the graphs.
     """
     rows: list[tuple[tuple[int, int, str], dict[str, Any]]] = []
     for graph in sorted(sources):

@@ -259,7 +259,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def reason(self) -> str:
-        """One line of text that gives the plan and its binding bound (see :attr:`binding`)."""
+        """One line of text with the plan, its figures and the bound that decides the choice (see :attr:`binding`)."""
         text = f"{self._next()}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g}"
         text += " in total" if self.node == 0 else " from here on"
         if self.metrics.annotated.knows_latency:

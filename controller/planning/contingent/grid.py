@@ -202,7 +202,7 @@ class LeftGrid:
         return np.moveaxis(found, (0, -1), (-1, self.chance_axis))
 
     def late(self, in_time: FloatArray) -> FloatArray:
-        """Return the probability that each edge's call ends too late, for each amount left before the call.
+        """Return the probability that each edge's call ends too late, for each amount of time and money left before the call.
 
         Args:
             in_time: The result of :meth:`in_time` for the edges.

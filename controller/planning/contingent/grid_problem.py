@@ -205,9 +205,9 @@ class GridProblem(Problem):
     def _followed(self, first: Mapping[int, int], goal: PlanGoal) -> Integers:
         """Return the plan's choice on each branch, assuming that every call uses its average time and money; shape (groups,).
 
-        A choice is an edge, or END or NOTHING. ``first`` holds the choices on the branches at the start. Branches that a
-        request does not reach under this assumption get END. If a position can be reached with different amounts left, the
-        smallest amount counts.
+        A choice is an edge, END (the request ends) or NOTHING (no edge is allowed). ``first`` holds the choices on the branches
+        at the start. Branches that a request does not reach under this assumption get END. If a position can be reached with
+        different amounts left, the smallest amount counts.
         """
         choice = np.full(len(self.graph.source), END, np.int64)
         here = {self.start: [cap.limit for cap in self.limits.values()]}

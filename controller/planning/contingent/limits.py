@@ -24,7 +24,7 @@ class PathTotals:
         self._totals: dict[tuple[Metric, bool], FloatArray] = {}
 
     def mean(self, metric: Metric) -> FloatArray:
-        """Return the mean latency or full cost from the root to each position, in seconds or dollars."""
+        """Return the mean latency or cost of all calls from the root to each position, in seconds or dollars."""
         return self._total(metric, False)
 
     def variance(self, metric: Metric) -> FloatArray:
@@ -224,15 +224,15 @@ def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission:
 
 
 def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
-    """Return, for each node of a level, the worst-case seconds (or dollars) of the plan with the smallest worst case.
+    """Return, for each node of a level, the smallest worst case, in seconds or dollars, of any plan for requests at the node.
 
-    The plans are those for requests at the node. See :func:`least_of_the_longest`, also for ``measure``.
+    A plan's worst case is the total of its longest (or most expensive) sequence of calls.
 
     Args:
         graph: The decision graph.
-        span: The part of the level.
-        least: The same for each branch that leaves these nodes.
-        measure: A cap.
+        span: The range of the level's nodes and branches.
+        least: The smallest worst case of any plan for requests on each branch that leaves these nodes.
+        measure: A cap that tells whether seconds or dollars are added up; its limit is ignored.
     """
     low, high = span.nodes
     groups = slice(*span.groups)

@@ -275,7 +275,7 @@ class ContingentPlanner:
         return replace(outcome, first=first, goal=policy.goal)
 
     def _best(self, problem: Problem, request: PlanRequest, policy: RootPlan) -> tuple[Solution, tuple[str, ...]]:
-        """Return the best plan within the request's remaining time and money, and the names of the caps that it exceeds."""
+        """Return the best plan for the request's remaining time and money, and the names of the caps that cannot be met."""
         objective, goal = request.objective, policy.goal
         missed = tuple(bound for bound, cap in problem.caps.items() if cap.limit < 0.0 and bound in UNITS)
         outcome = problem.solved(goal)

@@ -253,7 +253,7 @@ class Population:
         return NormalDist().inv_cdf(self.objective.confidence or 0.5)
 
     def _lower(self, corner: Solution) -> float:
-        """Return the accuracy of a plan (``corner``, from the hull); with ``confidence``, the lower bound of this accuracy."""
+        """Return the accuracy of the plan ``corner``; the lower bound of its accuracy if the objective has ``confidence``."""
         if self.objective.confidence is None:
             return corner.accuracy
         if id(corner) not in self.errors:

@@ -267,11 +267,13 @@ class Induction:
     def _lost(
         self, span: Span, below: FloatArray | None, arm: FloatArray, ends: BoolArray, nothing: BoolArray
     ) -> FloatArray | None:
-        """Return each node's probability of reaching :data:`NOTHING`; None if it is 0 at every node.
+        """Return, for each node of a level, P(a request at the node comes to a stage that no model may run).
+
+        None if it is 0 at every node.
 
         Args:
             span: The level of the nodes.
-            below: P(reaching NOTHING after the best edge of each branch); None if it is 0.
+            below: The same probability after the best edge of each branch; None if it is 0.
             arm: The probability of each branch, given that the request is at the branch's node.
             ends: Whether the request ends on each branch.
             nothing: Whether each branch has no admitted edge.

@@ -147,7 +147,7 @@ def _for_threads(
     """Prepare a chat model for synchronous calls.
 
     Returns:
-        A pair of the chat model and whether a deadline ends each of its waits; and a function that closes its connections.
+        ((the chat model, whether a deadline ends each of its waits), a function that closes its connections)
     """
     one = one_attempt(chat)
     is_packages = type(chat)._generate.__module__.startswith(("langchain_", "vinelm."))  # an owner's class may wait elsewhere

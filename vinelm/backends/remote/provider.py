@@ -56,16 +56,15 @@ class Provider(ABC):
 
     @abstractmethod
     def check(self, model: Model) -> None:
-        """Raise :class:`~vinelm.errors.ConfigError` if the entry's key or package is missing, or an option is invalid."""
+        """Raise :class:`~vinelm.errors.ConfigError` if the key or package for ``model`` is missing, or an option is invalid."""
 
     @abstractmethod
     def make(self, model: Model) -> BaseChatModel:
-        """Create the entry's chat model. Raise :class:`~vinelm.errors.ConfigError` if it cannot be created."""
+        """Return a new chat model for ``model``, a catalog entry; raise :class:`~vinelm.errors.ConfigError` if that fails."""
 
     def inner(self, model: Model) -> InnerChat:
-        """Return a new :class:`InnerChat`, which wraps the LangChain chat model of the catalog entry ``model``.
-
-        It makes further chat models if other event loops need them.
+        """Return a new :class:`InnerChat` around a chat model for ``model``. If needed, it makes further chat models for other
+        event loops.
         """
         return InnerChat(self.make(model), lambda: self.make(model))
 
@@ -173,21 +172,22 @@ class BatchApi(ABC):
 
 
 class Sends(Protocol):
-    """The interface of an object that makes a call's attempts, either on the entry's chat model or in a provider's batch."""
+    """The interface of an object that sends calls, either to the chat model of a catalog entry or in a provider's batch."""
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the chat model of an entry. Called before the latency of an attempt is measured, so that creating the chat
-        model does not count.
+        """Return the chat model of the catalog entry ``entry``.
+
+        Called before the latency of a call is measured, so that the time to create the chat model does not count.
         """
 
     def around(self, inner: InnerChat) -> Sends:
-        """Return a copy of this object that calls ``inner``, a copy of the model's LangChain chat model with other settings."""
+        """Return a copy of this object that sends calls to ``inner``, a chat model with other settings."""
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
-        """Make one attempt, and yield the pieces of its answer. Closing the generator ends the attempt."""
+        """Send the request once, and yield the pieces of the answer. Closing the generator ends the attempt."""
 
     def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Make one attempt, and yield the pieces of its answer, like :meth:`send`, without blocking the event loop."""
+        """Send the request once, and yield the pieces of the answer, like :meth:`send`, without blocking the event loop."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,11 +147,10 @@ class _First(AbstractContextManager[bool]):
         return error is not None
 
     def is_told_to(self, attempt: AbstractContextManager[Any]) -> bool:
-        """Report the failure of this first attempt to tenacity; return whether it was reported now.
+        """If this first attempt has failed, report its failure to tenacity, once; return whether it was reported now.
 
-        Nothing is reported if this attempt did not fail, or if its failure was reported before. ``attempt`` is the attempt
-        that tenacity has started. If the result is True, ``attempt`` has ended with the reported failure, and the caller must
-        not make it. If the result is False, the caller must make it.
+        ``attempt`` is the attempt that tenacity has started. If the result is True, ``attempt`` has ended with the reported
+        failure, and the caller must not send a request for it. If the result is False, the caller must send the request.
         """
         if self._is_told or self.error is None:
             return False

@@ -761,8 +761,9 @@ def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, leve
 
 
 def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
-    """Return the factor >= 1 by which to widen the intervals of several means so that all of them hold at the same
-    time, also that of the best mean.
+    """Return the factor >= 1 by which to widen the intervals of several means so that all of them hold at the same time.
+
+    So the interval of the best mean holds, too.
 
     The factor is computed by simulation (max-t): normal errors are drawn with the correlations of the residuals, and a
     quantile of the largest one is taken. Plans that do nearly the same on the same requests hardly increase the factor.

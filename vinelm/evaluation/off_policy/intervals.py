@@ -162,9 +162,10 @@ class Moments:
         return float(stdtrit(_freedom(self.square, self.fourth, self.effective), share))
 
     def reach(self, share: float) -> float:
-        """Return half the width of the confidence interval of :attr:`value` whose upper end has the probability ``share``.
+        """Return by how much the upper end of a confidence interval exceeds :attr:`value`.
 
-        The width includes the possible error from requests that reach a step without a recorded result.
+        The true mean lies below this end with probability ``share``. The possible error from requests that reach a step without
+        a recorded result is included.
         """
         return self.quantile(share) * self.standard_error + self.unsupported * self.bound
 

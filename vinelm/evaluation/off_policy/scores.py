@@ -44,8 +44,8 @@ class Scores:
             for others. 1 if the policy was served.
         unsupported: The weight of a request that reached a step for which no request has a recorded result, so that
             the rest of its score is only an estimate; 0 for others.
-        balance: Columns by which recorded calls deviate from their estimated chances, keyed by (place, model), each of
-            shape (requests,). A place is the models and outcomes so far; see the module's docstring.
+        balance: Arrays of shape (requests,) that explain a part of the scores' sampling error; see the module's docstring.
+            They are keyed by (place, model); a place is the models and outcomes so far.
         parts: If this is a mean over a sweep of budgets, the scores under each budget; otherwise empty.
     """
 

@@ -193,8 +193,8 @@ class RequestAccount:
     def recorded(self, usd: float) -> None:
         """Record the cost of an ended invocation in dollars.
 
-        If the recorded costs exceed those of the authorized calls, calls without a permit spent the rest, which is added to the
-        account.
+        If the recorded costs exceed the costs of the authorized calls, the difference is added to the account. It was spent by
+        calls without a permit.
         """
         with self._lock:
             self._recorded_usd += usd

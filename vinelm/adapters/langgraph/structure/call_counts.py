@@ -211,9 +211,10 @@ class _Count:
 
 
 def _parts_of(statement: ast.stmt) -> tuple[Sequence[ast.AST], Sequence[Sequence[ast.stmt]]]:
-    """Return (heads, blocks): the expressions that a statement evaluates first, and its blocks, of which it then runs one.
+    """Return (heads, blocks): the expressions that a statement evaluates first, and the alternative blocks that it runs next.
 
-    A statement without blocks is returned as its own head, with one empty block.
+    A ``try`` statement has one block, which leaves out its handlers. A statement without blocks is returned as its own head,
+    with one empty block.
     """
     match statement:
         case ast.If(test=test, body=body, orelse=orelse):

@@ -119,7 +119,7 @@ class NodeGraph:
             waiting += [t for t in targets if t not in waiting and t != END and t not in self._stage_of]
 
     def _outcomes(self, nodes: Collection[str]) -> dict[Together, frozenset[Bound]]:
-        """Return the sets of stages that may run together right after ``nodes``, which run together themselves.
+        """Return the sets of stages that may run together next, after the ``nodes``, which also run together.
 
         Each set is mapped to the ``times=`` limits of the routes that lead to it. If several ways through the graph lead to a
         set, only the limits that are on all of them apply.

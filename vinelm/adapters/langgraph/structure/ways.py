@@ -23,7 +23,7 @@ _HOOKS = (".before_agent", ".before_model", ".after_model", ".after_agent")
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The maximum number of times that a route may lead to a place, from ``times=``."""
+    """The maximum number of times that a route may lead to a place, as set by the application with ``times=``."""
 
     place: str
     times: int
