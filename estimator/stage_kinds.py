@@ -23,7 +23,7 @@ FURTHER_REQUESTS = 100.0
 
 
 class OneKind:
-    """The case without declared request types: every stage of the trie stands for all requests."""
+    """How estimates treat request types if none are declared: all requests are of one type."""
 
     prior = staticmethod(of_all)
     """The prior of a pooled mean; see :data:`vinelm.estimator.shrinkage.Prior`."""

@@ -36,9 +36,9 @@ class Chore:
         raise NotImplementedError
 
     def go_alone(self, link: RedisLink) -> None:
-        """Do what the task requires in a round in which Redis does not answer, so that this process serves without the fleet.
+        """Do what the task needs to do in a round in which Redis does not answer; this class does nothing.
 
-        ``link.why`` gives the reason.
+        ``link.why`` says why Redis cannot be reached.
         """
 
     def close(self, link: RedisLink) -> None:
@@ -218,7 +218,7 @@ class FleetMember:
             chore.go_alone(self._link)
 
     def _leave(self) -> None:
-        """Close every additional task (:attr:`chores`), even if others fail, and delete what this process has published."""
+        """End the tasks in :attr:`chores`, each even if others fail, and delete what this process has published."""
         for chore in self.chores:
             answered(partial(chore.close, self._link), None)
         answered(partial(self._link.withdraw, self.live.process), None)

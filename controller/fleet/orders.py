@@ -115,7 +115,7 @@ class Orders:
 
     @property
     def by_session(self) -> SessionPriorities:
-        """The priorities in ``sessions``, stored in arrays."""
+        """The priority of each conversation's calls, from :attr:`sessions`, as an object that stores them in arrays."""
         assert isinstance(self.sessions, SessionPriorities)
         return self.sessions
 

@@ -93,7 +93,10 @@ class FleetView:
         return np.bincount(chosen, minlength=len(self.engines))
 
     def where(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> FleetView:
-        """Return the view with only the rows for which ``chosen``, shape (n,), is true; names and their indices stay."""
+        """Return a view of only those live calls for which ``chosen``, shape (live calls,), is true.
+
+        Names, such as those of engines, keep their indices.
+        """
         return FleetView(**{f.name: _rows(getattr(self, f.name), chosen) for f in fields(self)})
 
 

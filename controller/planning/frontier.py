@@ -188,7 +188,7 @@ SCAN = 12_000
 
 
 class Frontier:
-    """The Pareto-optimal ends strictly below a node of the trie, and the position that the node itself would have among them.
+    """The Pareto-optimal ends below a node of the trie, and how the node itself ranks among them as an end.
 
     Args:
         metrics: Accuracy, cost and latency of each node's path.

@@ -70,9 +70,10 @@ class ObjectiveClass:
 
 
 def limits_of(objective: Objective, elapsed_s: float, spent_usd: float) -> list[float]:
-    """Return the unused part of each bound, in the order and with the signs of :meth:`ObjectiveClass.bounded`.
+    """Return what each bound still allows, in the order of :meth:`ObjectiveClass.bounded`.
 
-    The values are in seconds, dollars and, negated, as a fraction for the accuracy floor.
+    These are the remaining seconds, the remaining dollars (or the whole limit on a mean cost), and the required accuracy as a
+    negative fraction. Bounds that the objective does not set are left out.
     """
     limits = []
     if objective.max_latency_s is not None:

@@ -83,8 +83,8 @@ _STAKES_DOWN = np.array((0.1, 0.25, 0.5, 1.0, 2.0))
 class Bets(Protocol):
     """Several bets against one hypothesis. For each new value, every bet multiplies its wealth by a factor.
 
-    The parameters of an implementation, such as ``most`` of :class:`ShareAbove`, may be arrays: each value then has its own
-    hypothesis.
+    The parameters of an implementation, such as ``most`` of :class:`ShareAbove`, may be arrays. Each element then states a
+    separate hypothesis.
     """
 
     def log_factors(self, value: FloatArray) -> FloatArray:

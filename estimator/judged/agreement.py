@@ -45,7 +45,7 @@ class Rate:
         return mean * (1.0 - mean) / (self.requests + 2.0)
 
     def interval(self) -> tuple[float, float]:
-        """Return the 90 % interval of the share, by the same Beta distribution."""
+        """Return the 90 % interval of :attr:`share`, by the Beta distribution from which :attr:`variance` is computed."""
         from scipy.stats import beta
 
         right = self.share * self.requests

@@ -228,14 +228,14 @@ def _count(
     reads: frozenset[str],
     support: Mapping[tuple[str, Bindings], set[Hashable]],
 ) -> tuple[list[tuple[str, Bindings]], dict[Key, list[int]], dict[Hashable, dict[Key, list[int]]]]:
-    """Count how often the calls of each set of bindings are requested, and drop the sets whose calls are never likely.
+    """Count how often the predicted calls are requested, and drop the sets of bindings whose calls are never likely.
 
-    The keys of ``support`` are the sets to choose from, as (tool, bindings). Its values are the groups of sessions in which the
-    set yielded a call.
+    A set of bindings states where each argument of a tool's call comes from, and so predicts calls. The keys of ``support`` are
+    the sets to choose from, as (tool, bindings). Its values are the groups of sessions in which the set predicted a call.
 
     Returns:
-        The sets that remain; the counts [hits, trials] by key, in which these sets are numbered from 0; and the same counts
-            separately for each group.
+        Three items: the sets that remain; the counts [requested calls, predicted calls], keyed by :data:`Key`; and the same
+            counts for each group of sessions. In the keys, the remaining sets are numbered from 0.
     """
     found = list(support)
     counts: dict[Hashable, dict[Key, list[int]]] = defaultdict(dict)

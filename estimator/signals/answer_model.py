@@ -548,9 +548,9 @@ def _log_price(table: AnswerTable) -> FloatArray:
 
 
 def _same_model(contexts: Sequence[Context]) -> FloatArray:
-    """Return a 0/1 matrix that says which contexts have the same model; shape (contexts, contexts).
+    """Return a matrix that is 1 for each pair of contexts with the same model, otherwise 0; shape (contexts, contexts).
 
-    An entry is 1 only if, in addition, the stages of both contexts write answers or neither does.
+    It is also 0 if the stage of only one of the two contexts writes answers.
     """
     models = np.array([f"{c.answers}{c.model}" for c in contexts])
     return np.asarray(models[:, None] == models, np.float64)

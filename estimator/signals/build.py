@@ -284,9 +284,10 @@ class _Builder:
         return Outcomes(self.labels, stages, goes_on, cost_spread=nodes.cost_spread[layout.order], **arrays)
 
     def _arms(self) -> tuple[list[tuple[int, int, int]], list[Ints]]:
-        """Return the distinct branches, and for each level the number of the branch on which each history continues.
+        """Return the distinct branches as (next stage, label, class of the answer), and the branch of each history.
 
-        See :class:`_Layout`.
+        The second item has an array for each level: for each history of the level, the number of the branch on which it
+        continues. These are :attr:`_Layout.arms` and :attr:`_Layout.arm_of`.
         """
         arms: dict[tuple[int, int, int], int] = {}
         of_levels = []

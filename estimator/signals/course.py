@@ -120,7 +120,8 @@ class Course:
     def allows(self, stage: str, model: str) -> bool:
         """Return whether a stage may run on a model.
 
-        If ``models`` is None, every model is allowed, but no stage may be skipped.
+        If :attr:`models` is None, a stage may run on every model. The name ``"skip"``, which means not to run the stage, is
+        then not allowed.
         """
         return model != SKIP if self.models is None else model in self.models[stage]
 

@@ -264,10 +264,11 @@ class _Growing:
         return _Contexts(asked, found[0], found[1], answers, copies, keeps)
 
     def _multiplied(self, part: _Part, *, is_final: bool) -> tuple[_Vectors, Ints]:
-        """Return the vectors of the rows ``part`` after the last call, and the index of each row's vector.
+        """Return the vectors of probabilities of the rows ``part`` after the last call, and the index of each row's vector.
 
-        The vector of a row is its vector before the last call, multiplied by the row's factor. ``is_final`` states whether
-        this is the last level, whose vectors are summed over each fit's points.
+        A vector has a probability for each grid point of the latent traits. It is the row's vector before the last call,
+        multiplied by the probabilities of the call's outcome. With ``is_final`` (the last level), a vector has the sum over
+        each fit's points instead.
         """
         model, before = self.model, self.vectors.of_points
         # Many rows share a factor and a vector: each product is computed once. The factor leads the code, so that the rows of
@@ -287,12 +288,13 @@ class _Growing:
         return _Vectors.of(model, found, is_final=is_final), of
 
     def _level(self, part: _Part, first: Ints, after: Ints, *, is_final: bool) -> HistoryLevel:
-        """Return the histories (calls and outcomes so far) that the rows ``part`` stand for, with their probabilities.
+        """Return the level of histories (calls and outcomes so far) that the rows ``part`` belong to, with probabilities.
 
         Args:
-            part: the rows, each a history with one assignment of types to its answers.
+            part: the rows. Several rows may share a history; they differ in the types (such as right) of its answers.
             first: the index of one row of each history, shape (histories,).
-            after: the position in the course that follows each previous history.
+            after: for each history of the previous level, the position in the application's course of stages after the
+                history's next stage.
             is_final: whether this is the last level.
         """
         n, rows, vectors = len(first), self.rows, self.vectors
@@ -419,9 +421,9 @@ def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
 
 
 def _of_points(model: Predictive, factor: int) -> FloatArray:
-    """Return the numbers, one for each grid point, that the factor code ``factor`` stands for; shape (points,).
+    """Return the probability of a call's outcome at each grid point of the latent traits, shape (points,).
 
-    A vector of probabilities is multiplied by these numbers; see ``factor`` in :class:`_Part`.
+    ``factor`` is the code of the outcome, as in :attr:`_Part.factor`. For a repeated answer, all probabilities are 1.
     """
     context, which = divmod(factor, _n_factors(model))
     if which == _REPEATS:

@@ -116,8 +116,9 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
 
     None if there is only one fit.
 
-    Each fit chooses a plan, and the other fits predict the plan's accuracy and cost. The curve is for a choice on half of the
-    requests, and never below 0. The advantage over a single model is not measured.
+    Each fit chooses a plan, and the other fits predict the plan's accuracy and cost. The differences are doubled: they then
+    hold for a plan that is chosen on half of the requests. By how much the plan's advantage over a single model is predicted
+    too high is not measured.
     """
     n_fits = levels[0].cost_usd.shape[1]
     if n_fits < 2:
@@ -152,9 +153,10 @@ def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatAr
 
 
 def _prices(levels: Sequence[FitMasses]) -> FloatArray:
-    """Return the prices of a dollar to try, each as the accuracy that a plan must gain for one more dollar.
+    """Return the prices at which the fits choose plans, in falling order; shape (prices,).
 
-    They fall from the price at which the cheapest first model is best to almost 0.
+    A price is the accuracy that a plan must gain for each additional dollar. At the first price, plans with the cheapest first
+    model are best; the last price is almost 0.
     """
     models, of_node = np.unique(levels[0].model, return_inverse=True)
     first = np.bincount(of_node, levels[0].cost_usd.mean(axis=1), len(models))

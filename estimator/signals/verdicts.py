@@ -131,7 +131,7 @@ class Verdicts:
     def possible(self) -> BoolArray:
         """A mask of the signals that each judge may give; shape (judges, signals).
 
-        A skipped stage counts as a judge that gives the signal None.
+        Skipping a judge's stage counts as a separate judge, whose only signal is None.
         """
         found = np.zeros((len(self.judges), len(self.signals)), np.bool_)
         is_skip = np.array([self.contexts[i].model == SKIP for i in self.judges], np.bool_)

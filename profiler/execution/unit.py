@@ -239,10 +239,9 @@ class UnitRunner:
         )
 
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
-        """Run the graph to the next boundary, the next call of a stage's chat model, or the end.
+        """Run the graph until it pauses before a node in ``boundaries``, a stage calls its chat model, or the graph ends.
 
-        ``start`` is the graph's input, a command, or None to continue the thread; ``boundaries`` are the nodes before which the
-        run pauses.
+        ``start`` is the graph's input or a command; None continues the thread.
         """
         assert policy.request is not None
         stated = {"thread_id": thread_id, **stated_configurable(self.workflow, policy.request)}

@@ -45,17 +45,17 @@ class PricedSampler:
     """A sampler that calls each model in proportion to price ** -alpha (:class:`~vinelm.requests.protocols.Sampler`).
 
     The requests have one random order, in which every model answers them. So a request that an expensive model has answered was
-    answered by the cheaper models too, and their answers can be compared. Once a model has given every request a first answer,
-    its paths make later calls for requests that this answer did not end. Its weight is then multiplied by the share of requests
-    that continue. After the first answer, the model of each call is drawn at random.
+    answered by the cheaper models too, and their answers can be compared. When a model has given every request a first answer,
+    it gets paths that make later calls, for requests that continue after this answer. The model's weight is then multiplied by
+    the share of requests that continue. The model of each later call is drawn at random.
 
     Each draw chooses among the models that were drawn less often than their weights require. A model's probability is
     proportional to its deficit, so that frequencies always stay close to the weights. Each path has at least one call without a
     result.
 
     A model's price is the mean cost of its results in earlier rounds, tools included. A model without results has its list
-    price, scaled as in the results of other models. Round 0 has two paths per model, and each later round has as many paths as
-    there are results. So a run may end at any budget.
+    price, multiplied by the ratio of real costs to list prices of the other models. Round 0 has two paths per model, and each
+    later round has as many paths as there are results. So a run may end at any budget.
 
     The ``probability`` of a path is the product of the probabilities with which its models were drawn, given all earlier draws.
     It begins with the path's first call without a result. The request is given by the order, so it has no probability. The
@@ -216,8 +216,8 @@ class OpenCells:
     def is_open(self, request: str, prefix: Prefix) -> bool:
         """Return whether a call is open, or has a result and an open call at any depth after it.
 
-        A call is open if it has no result, and no path proposed so far will make it. The request must be known to reach the
-        call.
+        A call is open if it has no result, and no path drawn so far in this round will make it. The request must be known to
+        reach the call.
         """
         cell = (request, prefix)
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
@@ -230,9 +230,9 @@ class OpenCells:
         return self._below[request, prefix]
 
     def claim(self, request: str, prefix: Prefix) -> None:
-        """Mark an open call as one that a path will make, so that it no longer counts as open.
+        """Record that a drawn path will make an open call; the call then no longer counts as open.
 
-        The calls after it stay unknown until the next round.
+        Whether the request continues after this call is known only in the next round, so no later call is open yet.
         """
         self._claimed.add((request, prefix))
         while len(prefix) > 1:

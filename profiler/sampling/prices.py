@@ -34,7 +34,8 @@ class Prices:
     def of(cls, template: Template, catalog: Catalog | None, rows: Sequence[Observation]) -> Prices:
         """Return prices estimated from the results ``rows``.
 
-        A model without results has its list price, scaled as in the results of other models.
+        The price of a model without results is its list price, multiplied by the ratio of real costs to list prices of the
+        other models.
         """
         usd = prices_usd(template, catalog, rows)
         is_free = not any(price > 0.0 for price in usd.values())

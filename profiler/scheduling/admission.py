@@ -189,9 +189,9 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Record that the path's stored but uncommitted results, with their real costs, may still end the run.
+        """Count the path's results that are stored but not committed yet, with their real costs, since they may end the run.
 
-        A result is committed when it is counted, in the order of the paths. The run's limits are checked only then.
+        Results are committed in the order of the paths. Only then does the run check them against its limits.
         """
         for length in range(path.committed + 1, path.resolve(self._cells.rows, self._rule) + 1):
             cell = path.cell(length)
@@ -253,7 +253,8 @@ class _Scan:
 class PossiblyBroken:
     """Tracks whether calls that are not committed yet may end the run, because a stage is broken or no answer is right.
 
-    If they may (``may_stop``), a sequential run might end before the calls that come later.
+    Attributes:
+        may_stop: whether the calls counted so far may end the run. If so, later calls might never be made in a sequential run.
     """
 
     def __init__(self, first_rows: FirstRows, answers: AnswersOfToday) -> None:

@@ -65,9 +65,9 @@ class KeptRows:
         return Job(self.requests[request_id], prefix, state, 0.0, is_scoring=True, passed=passed, judged=judged)
 
     def evaluated(self, job: Job, top_up: TopUp = lambda _upper_usd: False) -> UnitOutcome:
-        """Evaluate a state with a job made by :meth:`job`, and return the outcome.
+        """Run a job made by :meth:`job`, which evaluates the state stored with a result; return the job's outcome.
 
-        By default, model calls are refused, because no result would record them.
+        ``top_up`` decides whether a model call, such as a judge's, may reserve money. The default refuses every call.
         """
         finished = run_job(self.worker, job, top_up)
         if finished.problem is not None:

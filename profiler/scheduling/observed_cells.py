@@ -203,14 +203,16 @@ class FirstRows:
 
 
 class AnswersOfToday:
-    """The first answers of the current setup (if unknown, of any model), used to detect that answers are read wrongly.
+    """Checks whether any of the first answers is right, to detect that answers are read wrongly.
+
+    These are answers of the current setup or, if it is unknown, of any model.
 
     A working application is right at least sometimes. If it never is, the answer is read from the wrong place or compared with
     the wrong label, and all results are useless. A right answer of any model passes the check.
 
     Args:
         template: a template bound to the catalog's models.
-        after: the number of requests that must be answered wrong; None disables the check.
+        after: the check fails if this number of requests is answered and no answer is right; None disables the check.
 
     Attributes:
         wrong: the calls of the wrong answers, by request.

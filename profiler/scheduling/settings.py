@@ -149,7 +149,7 @@ class Look(NamedTuple):
 
     @property
     def next_usd(self) -> float | None:
-        """The cost in dollars at which the step ends; None if only the coverage ends the step."""
+        """The cost in dollars at which this step of the profile ends; None if cost does not end the step."""
         return self.usd if 0.0 < self.usd < math.inf else None
 
     def is_due(self, coverage: Coverage) -> bool:
@@ -239,7 +239,7 @@ class ProfileSettings:
     def sampled_for(self) -> ProfileLimits:
         """The limits from which the default sampler computes how much it may spend for each of its purposes.
 
-        They are the limits of the whole profile if this run is a step of one, otherwise the limits of this run.
+        If this run is one step of a longer profile, these are the limits of the whole profile, otherwise those of this run.
         """
         return self.whole or self.limits
 

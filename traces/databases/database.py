@@ -203,8 +203,8 @@ class Database:
     def _fold_log(self) -> None:
         """If the write-ahead log has grown long during a run, copy it into the store's file and empty it.
 
-        A marker in the log states that the store has all writes of the run. It must not get into the file while the run
-        continues. So it is deleted before the copy, and written to the emptied log afterwards.
+        The log contains a marker of the run in progress. The marker must not be copied into the file while the run continues.
+        So the marker is deleted before the copy, and written into the emptied log afterwards.
         """
         run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
         if run is None:

@@ -279,7 +279,7 @@ class StoreWriter(Generic[Item, Kept]):
         return store
 
     def _set_aside(self, item: Item, error: Exception) -> None:
-        """Drop an item that the store rejects with ``error``."""
+        """Count and log an item that the store rejects with ``error``; the item is lost."""
         with self._ready:
             self.refused += 1
             self.dropped += 1
@@ -389,9 +389,9 @@ def _end_all() -> None:
 
 
 def _end_with_the_worker() -> None:
-    """Make child processes of :mod:`multiprocessing` call ``_end_all`` as they exit.
+    """In a child process of :mod:`multiprocessing`, arrange that all open writers write their remaining items at exit.
 
-    Such processes skip Python's exit handlers but call their own finalizers.
+    Such processes skip Python's exit handlers, so a finalizer of :mod:`multiprocessing` is used.
     """
     if "multiprocessing.util" in sys.modules and multiprocessing.parent_process() is not None:
         sys.modules["multiprocessing.util"].Finalize(None, _end_all, exitpriority=100)

@@ -60,9 +60,9 @@ class StoredPrompts:
             connection.execute(_ADD, {"request_id": request_id, "prefix": encode_prefix(prefix), "shapes": shapes})
 
     def of_cached(self, rows: Sequence[Observation]) -> dict[Cell, tuple[Shape, ...]]:
-        """Return the result of :meth:`read` if any of ``rows`` used a prompt cache; otherwise an empty mapping.
+        """Return the prompt shapes of all stored rows, keyed by (request, prefix), if any of ``rows`` used a prompt cache.
 
-        The result has the shapes of the calls of all stored rows.
+        Otherwise return an empty mapping. See :meth:`read`.
         """
         return self.read() if any(row.tokens_cached for row in rows) else {}
 

@@ -526,7 +526,7 @@ class VineLM(VineInterface, LongRunning):
     def _control_of(self, planner: Planner, objective: Objective) -> SpendControl | None:
         """Return the object that adjusts an objective's limit to the real spending of all its requests.
 
-        None if that is switched off or does not apply.
+        None if the adjustment is switched off, or if the objective's limit is not adjusted.
         """
         if not (self.correct_spend and not self.labelled and self.mode == "enforce" and SpendControl.applies_to(objective)):
             return None

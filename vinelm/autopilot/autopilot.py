@@ -96,7 +96,7 @@ class Counted:
         self.figures.append(took)
 
     def followed_by(self, later: Counted) -> Counted:
-        """Return these outcomes followed by the outcomes in ``later``."""
+        """Return the counts and call outcomes of both objects together, with those of ``later`` at the end."""
         return Counted(
             self.outcomes + later.outcomes, self.figures + later.figures, self.usd + later.usd, self.calls + later.calls
         )

@@ -341,11 +341,10 @@ class Steering:
 
 
 def _starts(requests: int, workers: int) -> list[int]:
-    """Return the position of the first request of each block, and finally the number of all requests.
+    """Divide the requests into blocks; return the position of each block's first request, and finally the number of requests.
 
-    Blocks shrink towards the end: the plans of a block do not depend on the previous block's results, so the last two blocks
-    decide how closely the budget is met. Each block has at least one request for each worker, except the last, so that plans
-    rarely wait for a result.
+    Blocks shrink towards the end, so that the last plans can meet the budget closely. Each block except the last has at least
+    one request for each worker.
     """
     starts = [0]
     while starts[-1] < requests:

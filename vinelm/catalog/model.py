@@ -387,9 +387,7 @@ class ReplicaGroup(Model):
         return cls(**{**_fields(first), "name": group, "engine": group}, replicas=tuple(replicas))
 
     def replica(self, place: int) -> Model:
-        """Return the replica at the index ``place``, but with the ``max_tokens`` and ``timeout_s`` of this group. A call may
-        use a group with other limits than its replicas have.
-        """
+        """Return the replica at the index ``place``, but with the ``max_tokens`` and ``timeout_s`` of this group."""
         chosen = self.replicas[place]
         return chosen.model_copy(update={"max_tokens": self.max_tokens, "timeout_s": self.timeout_s})
 

@@ -121,7 +121,7 @@ class SpendGuard:
             return permit
 
     def add_inherited(self, usd: float) -> None:
-        """Add the dollars that others spent earlier for the same purpose."""
+        """Count against the limit ``usd`` dollars that others, such as another process, have already spent."""
         with self._lock:
             self._inherited_usd += usd
 

@@ -12,7 +12,7 @@ FOLLOWS, CANARY, MIXTURE = "mixture:follows:", "canary:", "mixture:"
 
 
 def place_of(text: str) -> float:
-    """Return a number in [0, 1) computed from a hash of the text: uniform over texts, and the same in every process."""
+    """Return a pseudo-random number in [0, 1) that depends only on the text, and is the same in every process."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
 
 
@@ -45,9 +45,13 @@ class Assignment(Generic[Part]):
 
 
 class KeptAssigned(TypedDict, total=False):
-    """The part of a request's assignment (:class:`Assigned`) that is stored with the request's path.
+    """The part of a request's assignment to a plan that is stored with the request's path; see :class:`Assigned`.
 
-    Another process that continues the request reads it, since it could otherwise assign the request differently.
+    Another process that continues the request reads these fields, because it must follow the same assignment.
+
+    Attributes:
+        is_plan: whether the request runs the plan; False means the current setup.
+        bound: the objective's limit with which the request is planned, if requests are divided between two plans.
     """
 
     is_plan: bool

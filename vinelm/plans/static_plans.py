@@ -140,7 +140,7 @@ class StaticPlans:
 
     @cached_property
     def paid_models(self) -> Integers:
-        """A copy of :attr:`models` in which optional stages that an assignment skips are marked :data:`NEVER`, too."""
+        """A copy of :attr:`models` with :data:`NEVER` in place of the model of each optional stage that is skipped."""
         names = self.graph.annotated.trie.models
         return np.where(self.models == names.index(SKIP), NEVER, self.models) if SKIP in names else self.models
 

@@ -78,11 +78,14 @@ class ReplayUnit:
 
 
 class _Sampled(NamedTuple):
-    """The call that represents a request in a step, as a row of the store, and what is known about the request.
+    """The recorded call that was drawn to represent all calls of one step in one request.
 
-    The step made ``calls`` recorded calls in the request; this one was drawn because it has the smallest random ``number``.
-    ``stands_for`` is the number of real calls for each recorded call. ``day`` is the UTC day of the call, in days since 1970;
-    None if unknown.
+    Attributes:
+        number: The call's random number. Of all calls of the step in the request, the one with the smallest number is drawn.
+        calls: The number of recorded calls that the step made in the request.
+        row: The drawn call's row in the store, as a dictionary by column.
+        stands_for: The number of real calls that one recorded call represents.
+        day: The UTC day of the call, in days since 1970; None if unknown.
     """
 
     number: int
@@ -181,11 +184,11 @@ class Sample:
         return number_of(f"{self._seed}\0{request}{more}") / _WHOLE
 
     def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
-        """Return the requests of a step that are used, as pairs (number by which the requests are ordered, request).
+        """Choose some of the step's requests for the replay; return pairs (number by which they are sorted, request).
 
-        The requests were drawn with probabilities that rise with the number of calls that they represent, up to 1. A second
-        draw here leaves out some requests, so that all used ones have the same weight. With ``even_days``, each day has the
-        same total weight.
+        A request's weight is the number of real calls that it represents, divided by the probability with which it was sampled.
+        A random draw chooses requests in proportion to their weights; the chosen requests then count equally. With
+        ``even_days``, each day has the same total weight.
         """
         kept, nearest = self._kept[step], self._nearest.get(step, math.inf)
         chances = [min(1.0, one.stands_for * nearest) for one in kept.values()]
@@ -267,9 +270,10 @@ class Links:
 
 
 def link(rows: Iterable[dict[str, Any]]) -> None:
-    """Put each row into the group of the earlier prompt that its prompt continues, by changing its ``cluster`` in place.
+    """Group the rows (sampled calls of a step) by conversation: set ``cluster``, the name of the group, in each row.
 
-    A row keeps its ``cluster`` if this names a conversation of the trace, or if the row's prompt continues no earlier one.
+    A row whose prompt continues an earlier row's prompt joins the group of that row. Other rows keep their ``cluster``, and so
+    do rows for which the trace names the conversation.
     """
     texts, links = [(zlib.decompress(row["prompt"]).decode(), row) for row in rows], Links()
     for _, row in texts:

@@ -265,7 +265,7 @@ class RequestLedger:
             return self._spare.pop() if self._spare else None
 
     def note_needed(self, paying: Paying, upper_usd: float) -> None:
-        """Record ``upper_usd``, the maximum cost of a request's calls in dollars, which may be less than its reservation."""
+        """Record the maximum cost of a request's calls, ``upper_usd`` dollars; the request may have reserved more than this."""
         with self._changed:
             self._needed_usd += max(upper_usd - paying.needed_usd, 0.0)
             paying.needed_usd = max(upper_usd, paying.needed_usd)

@@ -171,10 +171,9 @@ class Flow:
         return {name: frozenset(found[name]) for name in sorted(found, key=self._order.__getitem__)}, may_end
 
     def _leads_to_an_answer(self, stage: Stage, after: _Place) -> bool:
-        """Return whether this stage, or a stage that may come after it, gives an answer; always True if the flow leaves out
-        no stages.
+        """Return whether this stage, or a stage that may come after it, gives an answer.
 
-        ``after`` has the steps that remain after the stage.
+        Always True if the flow also keeps stages that lead to no answer. ``after`` has the steps that remain after the stage.
         """
         if stage.answerable or not self._prunes:
             return True

@@ -313,8 +313,8 @@ class AnnotatedTrie:
     def with_shares(self, change: FloatArray) -> Self:
         """Return the trie for a mix of request types that differs from the mix in the profile.
 
-        Only a trie of signals is changed. There, the estimates from resampled requests are multiplied by a factor for each
-        node. This class, a trie of paths, has no such estimates and returns itself.
+        A trie of paths, as in this class, is returned unchanged. A trie of signals also has estimates from resampled requests;
+        these are multiplied by a factor for each node.
 
         Args:
             change: The factor for each node, root included.
@@ -756,7 +756,7 @@ class MergedReading(HistoryReading):
 
     @property
     def reach(self) -> FloatArray:
-        """1 for every node: the probability of reaching a merged node is unknown."""
+        """An array of ones, because the probability with which requests reach a merged node is unknown; shape (nodes,)."""
         return np.ones(len(self.annotated.trie))
 
 

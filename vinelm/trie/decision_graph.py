@@ -366,7 +366,7 @@ class DecisionGraph:
         return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
 
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:
-        """Yield, level by level, the part of the graph that can be reached from a position, beginning with itself.
+        """Yield, level by level, the part of the graph that can be reached from a position. It begins with the position itself.
 
         A group has the edges from one position to one stage. ``groups`` are the position's groups to follow, with consecutive
         indices; None means all.

@@ -377,9 +377,9 @@ class Verdict:
     def _shared(self, failed: ComparedPlan | None) -> tuple[ComparedPlan | None, float]:
         """Return (plan, share): the plan that saves most if it serves only a share of the requests, and this share.
 
-        A plan's share is the largest one at which the loss is allowed. ``failed`` is the first plan that failed its test;
-        without one, the result is (None, 0). The share of any other plan is computed from a wider interval, because several
-        plans are compared.
+        Each plan is given the largest share at which its loss of accuracy stays within :attr:`max_loss`. ``failed`` is the
+        first plan that failed its test; if it is None, the result is (None, 0). The shares of other plans are computed from
+        wider intervals, because several plans are compared.
         """
         if failed is None:
             return None, 0.0

@@ -203,9 +203,10 @@ class SpendJournal:
         return True
 
     def give_back(self, process: str, where: TenantDay, nano_usd: int) -> None:
-        """Set the process's grant for a tenant and day to ``nano_usd`` billionths of a dollar.
+        """Reduce a process's grant for a tenant and day to ``nano_usd`` billionths of a dollar.
 
-        This is the amount that the process has spent or keeps; it gives back the rest. ``where`` is the tenant and the day.
+        This is the amount that the process has spent or keeps; the rest of the grant is free for other processes again.
+        ``where`` is the tenant and the day.
         """
         with self._transaction() as run:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)

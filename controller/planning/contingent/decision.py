@@ -179,9 +179,9 @@ class ContingentDecision(Decision):
     def promise(self) -> Promise:
         """The predicted accuracy of the plan, with its interval.
 
-        The estimate of a plan that was chosen as the best of many is too high on average; the expected bias is subtracted. It
-        was measured on fixed plans when the trie was validated (docs/estimators.md). Nothing is subtracted without validation,
-        or for a request in progress.
+        The estimate of a plan that was chosen as the best of many is too high on average. So the expected bias is subtracted,
+        which was measured when the trie was validated (docs/estimators.md). Nothing is subtracted without a validation, or for
+        a request in progress.
         """
         curve = SelectionOptimism.of(self.metrics.annotated) if self.node == 0 and self.request.candidates is None else None
         single = None if curve is None else self._best_single_model()

@@ -145,10 +145,10 @@ class GridProblem(Problem):
         return tuple(self.limits) if stuck else ()
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """Return the best plan, changed on the branches where no model is within all caps.
+        """Return the best plan; on branches where no model is within all caps, the plan ignores the ``missed`` caps.
 
-        On these branches all the ``missed`` caps are ignored. The plan runs the model that leads to an answer with the least
-        seconds or dollars, according to the first of the ``missed`` caps.
+        On such a branch the plan runs the model that leads to an answer in the least time, or at the least cost. The first of
+        the ``missed`` caps decides between the two.
         """
         found = self.solved(goal)
         if not missed:

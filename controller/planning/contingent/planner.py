@@ -180,12 +180,12 @@ class ContingentPlanner:
 
     @cached_property
     def problems(self) -> Problems:
-        """An object that makes the planning problems of the graph for plans by mean times."""
+        """An object that makes planning problems in which the time of a call is its mean, not a distribution."""
         return (Problems if self.graph.is_tree else GridProblems)(self.graph, self.metrics)
 
     @cached_property
     def chances(self) -> ChanceProblems:
-        """An object that makes the planning problems of the graph for ``risk="dp"``."""
+        """An object that makes planning problems for ``risk="dp"``, in which the times of calls are random."""
         return ChanceProblems(self.graph, self.metrics)
 
     def _problems(self, objective: Objective) -> Problems:

@@ -206,8 +206,10 @@ class ReplayRunner:
 
 @contextmanager
 def _same_draws(request: Request) -> Iterator[None]:
-    """Inside the block, Python's ``random`` draws the same numbers in each run of a request, so that a replay is the recorded
-    run. Does nothing if other runs of this process are in progress, whose draws would mix with these.
+    """Inside the block, let Python's ``random`` draw the same numbers in each run of a request.
+
+    A replay thus repeats the recorded run. Does nothing if other runs are in progress in this process, because they would draw
+    from the same generator.
     """
     if len(PROFILED) > 1:
         yield

@@ -39,7 +39,7 @@ class GeminiProvider(Provider):
         return {"vertexai": False, "api_key": named_key(model, KEY_ENV)}
 
     def make(self, model: Model) -> BaseChatModel:
-        """Return a new chat model for the catalog entry ``model``; see :meth:`Provider.make`."""
+        """Create a LangChain chat model that calls ``model``, a model of the catalog; see :meth:`Provider.make`."""
         self.check(model)
         from langchain_google_genai import ChatGoogleGenerativeAI
 

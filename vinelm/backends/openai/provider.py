@@ -58,7 +58,7 @@ class OpenAIProvider(Provider):
             import langchain_openai  # noqa: F401
 
     def make(self, model: Model) -> BaseChatModel:
-        """Create the chat model of the catalog entry ``model``; see :meth:`Provider.make`."""
+        """Create a LangChain chat model that calls ``model``, a model of the catalog; see :meth:`Provider.make`."""
         self.check(model)
         keep_quiet("openai._base_client")
         key, base = own_or_no_key(model, KEY_ENV), self.base(model)
@@ -129,7 +129,7 @@ class AzureProvider(OpenAIProvider):
             import langchain_openai  # noqa: F401
 
     def make(self, model: Model) -> BaseChatModel:
-        """Create the chat model of the catalog entry ``model``; see :meth:`Provider.make`."""
+        """Create a LangChain chat model that calls ``model``, a model of the catalog; see :meth:`Provider.make`."""
         self.check(model)
         keep_quiet("openai._base_client")
         from langchain_openai import AzureChatOpenAI

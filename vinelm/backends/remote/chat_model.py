@@ -676,8 +676,8 @@ class _Account:
     def _waited(self, *, leads: bool) -> str | None:
         """Return the answer of an equal call: the stored answer, or that of a call in flight, for which this method waits.
 
-        Return None without an answer. With ``leads``, this call must then be made, and later equal calls wait for it.
-        Also return None if this call does not share answers, or if the wait took too long. Then no other call waits for it.
+        Return None if this call has to be made: no equal call has an answer, the wait took too long, or this call does not
+        share answers. In the first case and with ``leads``, later equal calls wait for this call.
         """
         try:
             with self._joined_to(leads=leads) as future:
@@ -699,9 +699,9 @@ class _Account:
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
         """Look for an equal call that was answered before or is in flight, and yield a future of its answer.
 
-        Yields None if this call does not share answers. The future's result is None if no equal call has an answer, so that
-        this call has to be made. With ``leads``, later equal calls then wait for this call. If the block raises, this call
-        stops waiting, and no other call waits for it.
+        Yields None if this call does not share answers. If no equal call has an answer, the future's result is None: this call
+        has to be made. With ``leads``, later equal calls then wait for this call. If the ``with`` block raises, this call stops
+        waiting, and later equal calls do not wait for this call.
         """
         if self._equal is None or self._digest is None:
             yield None

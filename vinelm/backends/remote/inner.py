@@ -231,7 +231,8 @@ def with_own_connections(
 ) -> tuple[BaseChatModel, Any | None]:
     """Return a copy of the chat model with a separate HTTP client, and that client.
 
-    If its owner has set an HTTP client, or the package has no replaceable client, return the chat model itself and None.
+    A chat model of Gemini is changed in place and returned itself. If the application has set the chat model's HTTP client, or
+    the client cannot be replaced, return the chat model itself and None.
     """
     if getattr(chat, "root_async_client", None) is not None:
         root_name, leaf, given = ("root_async_client", "async_client", "http_async_client") if is_async else _SYNC_NAMES

@@ -85,7 +85,7 @@ class ControlMarks(Marks):
         return [{**tool, "cache_control": {"type": "ephemeral"}} if at == place else tool for at, tool in enumerate(tools)]
 
     def after_block(self, blocks: list[Any]) -> list[Any]:
-        """Return a message's content blocks with the provider's cache mark, a field, on the last block."""
+        """Return a message's content blocks, of which the last also has the field that marks it for the provider's cache."""
         return [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
 
 

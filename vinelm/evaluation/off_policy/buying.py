@@ -19,11 +19,11 @@ class BoughtRows:
     """The recorded results of some requests, and the probability with which each call was chosen to be recorded
     ("bought").
 
-    A sampler takes requests in an order that ignores their contents. What it buys after a row depends only on the row's
-    outcome: whether the request is open, whether its check passed, or which stage comes next. So requests with the same
-    models and outcomes so far are exchangeable; they are at the same ``Place``. The chance of a model at a place is the
-    share of the place's requests for which this model's call was bought. It is not the probability stored in a row: that
-    is the probability with which the sampler proposed the row's path.
+    A sampler takes requests in an order that ignores their contents. Which call it buys after a row depends only on the
+    row's outcome: whether the request continues, whether the check passed, or which stage comes next. Requests with the same
+    models and outcomes so far are at the same ``Place``. The chance of a model at a place is the share of the place's
+    requests for which this model's call was bought. The probability stored in a row is a different one: the sampler proposed
+    the row's path with it.
 
     Which first calls are bought may depend on the request type, so their chances are computed separately for each type.
     Types for which some model has no first call, as in a store made before the types were declared, share their

@@ -146,12 +146,12 @@ class Moments:
 
     @property
     def is_identified(self) -> bool:
-        """Whether the recorded rows suffice to estimate the value without the statistical model."""
+        """Whether the recorded rows suffice to estimate the mean (:attr:`value`) without the statistical model."""
         return self.effective >= LEAST_EFFECTIVE and self.heaviest < math.inf and self.unsupported <= MOST_UNSUPPORTED
 
     @property
     def standard_error(self) -> float:
-        """The standard error of the value."""
+        """The standard error of the mean, :attr:`value`."""
         return math.sqrt(self.square) / len(self.residuals)
 
     def quantile(self, share: float) -> float:

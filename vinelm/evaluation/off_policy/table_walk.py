@@ -35,7 +35,7 @@ class WalkEnd(NamedTuple):
 
 
 def walk_ends(policy: StepRule, table: OutcomeTable, template: Template) -> Iterator[WalkEnd]:
-    """Yield the groups of requests of a table that a policy ends after equal histories; each request is in exactly one.
+    """Run a policy on all requests of a table, and yield the requests in groups with the same calls and outcomes.
 
     Args:
         policy: A policy that decides by outcomes, not by cost or latency.

@@ -255,7 +255,9 @@ _ADAPTERS_LOCK = Lock()
 
 
 def note_adapter(adapter: KnowsCaps) -> None:
-    """Register a new adapter, so that :func:`note_cap` can reach it, and mark the main thread's context."""
+    """Register a new adapter: :func:`note_cap` will report cost caps to it. On the main thread, also mark the context
+    variables (:func:`mark_main_context`).
+    """
     mark_main_context()
     with _ADAPTERS_LOCK:
         _ADAPTERS.add(adapter)

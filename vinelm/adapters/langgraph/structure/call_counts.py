@@ -103,10 +103,10 @@ class _Count:
         return next((one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)), ())
 
     def _without(self, statements: Sequence[ast.stmt]) -> tuple[bool, bool]:
-        """Return two truth values about executions of the statements that call no model.
+        """Return (can end, can return): what is possible if the statements are executed without calling a model.
 
-        The first is whether such an execution can reach the end of the statements (or ``continue`` or ``break``). The second
-        is whether one can return from the function.
+        "Can end" is whether the execution can reach the end of the statements, ``continue`` or ``break``. "Can return" is
+        whether it can return from the function.
         """
         returns = False
         for one in statements:

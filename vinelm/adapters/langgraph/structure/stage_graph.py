@@ -142,11 +142,11 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """Return the sets of stages that may start together after a place of the graph, each with its ``times=`` limits.
+        """Return the sets of stages that may start together after a place of the graph, as the keys of a dictionary.
 
         A place is a node, or a stage inside a subgraph or on an edge. A request takes all edges of the place, and each edge
-        leads to one of its targets. So a set has the stages that start after one target of each edge. Its limits are those of
-        the routes that lead to these stages.
+        leads to one of its targets. So a set has the stages that start after one target of each edge, each with the number
+        of places passed before it. The values are the limits ``times=`` of the routes that lead to the stages of a set.
 
         Args:
             node: the place.
