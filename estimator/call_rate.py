@@ -80,8 +80,7 @@ class CallRate:
 
         Args:
             annotated: The trie of these results, which gives the share of requests that reach each call. If it is None, or if
-                one of its nodes stands for several sequences of earlier calls, all requests are assumed to reach
-                    every call.
+                one of its nodes stands for several sequences of earlier calls, all requests are assumed to reach every call.
         """
         if not (self._shared and self.per_hour and annotated is not None):
             return self._priced([self.per_hour] * len(self.observations))
@@ -89,7 +88,10 @@ class CallRate:
         return self._priced([self.per_hour * float(annotated.reading.reach[node]) for _, node in nodes])
 
     def warm_rows(self) -> list[Observation]:
-        """Return the results with their costs if caches were always warm; :meth:`applied` takes a trie estimated from them."""
+        """Return the results with the costs that they would have if prompt caches were always warm.
+
+        :meth:`applied` takes a trie estimated from these results.
+        """
         return self._priced([math.inf] * len(self.observations))
 
     def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
@@ -166,8 +168,8 @@ class CallRate:
     def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
         """Return the prompt of the result ``row``, with token counts computed from the recorded shape of the prompt's text.
 
-        The prompt stays unchanged if the shape of this call is unknown, or the shape of an earlier call of the request on the
-        same cache. It also stays unchanged if the provider counted over :data:`MOST_SCALE` times the shape's tokens.
+        The prompt is returned unchanged if its shape is unknown, or if the shape of an earlier prompt of the request on the
+        same cache is unknown. It also stays unchanged if the provider counted over :data:`MOST_SCALE` times the shape's tokens.
         """
         cells = [(row.request_id, row.prefix[:k]) for k in range(1, row.depth + 1)]
         if prompt is None or cells[-1] not in self._static:
@@ -217,13 +219,13 @@ _Key = tuple[str, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """The part of a prompt that is the same for all requests, so that other requests keep it in the cache.
+    """The part of a prompt that is the same for all requests, so that a request may find it in the cache after another request.
 
     Attributes:
         tokens: the number of tokens in this part.
         tokens_in: the mean number of tokens in the whole prompt.
-        is_chained: whether an earlier stage of the same request also sends these tokens. They are then warm if that stage ran
-            on the same cache. Cache hits after that stage include further tokens, which not all requests have in common.
+        is_chained: whether an earlier stage of the same request also sends these tokens. If that stage ran on the same cache,
+            the tokens are then in the cache.
     """
 
     tokens: int
@@ -233,17 +235,20 @@ class _Common:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """The prompt of one model call of a result, averaged over the result's model calls.
+    """The prompts of one result, averaged over the result's model calls.
 
-    ``calls``: the number of the result's model calls. ``tokens_in``: prompt tokens per model call. ``hit``: the part of them
-    that was read from the cache. ``is_alone``: whether this is the request's first result with this stage and cache. A profile
-    runs a request on several paths; an earlier path leaves the request's text in the cache. A service runs only one path, so it
-    never finds this text there.
-
-    ``met``: who may have left tokens in the cache. It is "first" for a request's first call on the cache, which finds tokens of
-    other requests. It is "same" after a call of the same stage (tokens of the same request), and "chained" after another stage
-    (tokens of either). ``held``: the maximum number of tokens that the request itself has sent, or the exact number if shapes
-    are known. ``static``: the number of tokens that all requests send; None if shapes are unknown.
+    Attributes:
+        key: the stage and the cache.
+        is_alone: whether this is the request's first result with this stage and cache. In a profile, an earlier path of the
+            request may have left the request's text in the cache. A service runs only one path.
+        calls: the number of the result's model calls.
+        tokens_in: prompt tokens per model call.
+        hit: the part of ``tokens_in`` that was read from the cache.
+        met: which earlier calls of this path may have filled the cache: none (``"first"``), one of the same or an unknown stage
+            (``"same"``), or only calls of other stages (``"chained"``).
+        held: the maximum number of tokens that the request itself has sent, or the exact number if the prompt's shapes
+            (hashes of prefixes) are known.
+        static: the number of tokens that all requests send; None if shapes are unknown.
     """
 
     key: _Key
@@ -286,9 +291,10 @@ class _Prompt:
         )
 
     def usd(self, charged_usd: float, shared: Mapping[_Key, _Common], requests_per_hour: float) -> float:
-        """Return the result's cost in dollars at this rate of requests, given the dollars that were charged for it.
+        """Return what the result would cost, in dollars, if the service got ``requests_per_hour`` requests per hour.
 
-        ``shared`` has the common part of the prompts of each stage and cache.
+        ``charged_usd`` are the dollars that it cost in the profile. ``shared`` has, for each stage and prompt cache, the
+        beginning that its prompts have in common.
         """
         price, common = self.model.price, shared.get(self.key)
         if self.static is not None:
@@ -317,9 +323,9 @@ def _sent(row: Observation | None) -> float:
 
 
 def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
-    """Return the common part of the prompts of each stage and cache, keyed by (stage, cache).
+    """Return the beginning that a stage's prompts have in common on one prompt cache, keyed by (stage, cache).
 
-    A stage and cache without cache hits on such a part has no entry.
+    A stage and cache is left out if no call read such a beginning from the cache.
     """
     alone: dict[_Key, list[_Prompt]] = defaultdict(list)
     unknown = {prompt.key for prompt in prompts if prompt.static is None}
@@ -344,9 +350,10 @@ def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
 
 
 def _common(here: Sequence[_Prompt]) -> _Common | None:
-    """Return the common part of the prompts ``here``, which belong to a single stage and cache and have known shapes.
+    """Return figures of the beginning that the prompts ``here`` have in common, such as its number of tokens.
 
-    None if no result has a cache hit on tokens that another request sent.
+    The prompts belong to one stage and one prompt cache, and have known shapes (hashes of their prefixes). The result is None
+    if no call read tokens from the cache that another request had sent.
     """
     hits = [min(float(prompt.hit), prompt.static or 0.0) for prompt in here]
     foreign = [hit for hit, prompt in zip(hits, here, strict=True) if hit > prompt.held]

@@ -51,10 +51,12 @@ class RequestSizes:
     def of(cls, cells: ObservationTable, ratio: FloatArray, expected: FloatArray) -> RequestSizes:
         """Return the estimated sizes of the requests.
 
+        A size is a factor on the dollars or seconds of a request's calls; the mean size is 1.
+
         Args:
             cells: the results.
-            ratio: amount of each result, divided by the amount expected for a request of size 1; shape (results,).
-            expected: size of each request that its outcomes imply, shape (requests,).
+            ratio: dollars or seconds of each result, divided by those expected for a request of size 1; shape (results,).
+            expected: the size that each request's outcomes imply, shape (requests,).
         """
         n_rows = np.bincount(cells.request, minlength=cells.n_requests).astype(np.float64)
         total = np.bincount(cells.request, ratio, cells.n_requests)
@@ -84,16 +86,18 @@ class RequestSizes:
 
 
 def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray, slope: float) -> tuple[float, float]:
-    """Return the slope of log size on a request's outcomes after one Gauss-Newton step, and the slope's standard error.
+    """Improve ``slope``, which says how the logarithm of a request's size depends on its outcomes, by one Gauss-Newton step.
 
-    The mean ratios are regressed on the expected sizes. A size estimated from few results has a large error; here this error is
-    in the dependent variable, so it does not attenuate the slope. Errors are assumed proportional to the size.
+    The observed sizes are regressed on the expected sizes. Errors are assumed proportional to the size.
 
     Args:
-        sizes: the requests' sizes, with their mean ratios.
+        sizes: the observed sizes of the requests; see :attr:`RequestSizes.mean`.
         expected: expected size of each request at the given slope, shape (requests,).
         change: the derivative of ``expected`` with respect to the slope, shape (requests,).
         slope: the slope before the step.
+
+    Returns:
+        The new slope, and its standard error.
     """
     weight = 1.0 / (sizes.error * expected**2)
     columns = np.stack([expected, change], axis=1)  # the level is free: typical amounts are estimated elsewhere
@@ -108,17 +112,16 @@ def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray
 
 @dataclass(frozen=True, eq=False)
 class MeanEstimate:
-    """The cost or latency of one call at each node: its mean and variance, and the mean's standard error in three parts.
+    """The mean and variance of one call's cost or latency at each node, and the mean's standard error in three parts.
 
     Arrays have shape (nodes,) and are 0 at the root. The unit is that of the estimated amount (dollars or seconds), squared for
     variances.
 
     Args:
         size_var: the part of ``var`` that is due to the request's size, common to all calls of a request.
-        mean_var: squared standard error that is independent between nodes.
-        along: standard error that is common to the nodes of a path. The few requests that reach deep nodes also passed the
-            nodes above. Their sizes are uncertain, and so is how sizes depend on outcomes.
-        shared: squared *relative* standard error common to all nodes, due to the sample of requests.
+        mean_var: the first part, squared: errors that are independent between nodes.
+        along: the second part: errors that are common to the nodes of a path.
+        shared: the third part, squared and *relative* to the mean: an error common to all nodes, due to the sample of requests.
     """
 
     mean: FloatArray
@@ -228,7 +231,10 @@ class _Fitted:
 
 
 def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: SizesByOutcome) -> _Fitted:
-    """Fit the nodes' typical amounts, the requests' sizes, and the slope of size on outcomes, alternately, and return them."""
+    """Fit each node's typical amount (dollars or seconds), each request's size, and how sizes depend on outcomes.
+
+    Return all three.
+    """
     expected, slope, error = np.ones(cells.n_requests), 0.0, 0.0
     typical, edge_factor = _typical(cells, values, np.ones(len(cells)), edges, np.ones(3))
     for _ in range(ITERATIONS):
@@ -270,8 +276,8 @@ def _typical(
 ) -> tuple[FloatArray, FloatArray]:
     """Return each node's expected amount for a request of size 1, shape (nodes,), and updated factors of the edge types.
 
-    The expected amount is the depth x model mean times the shrunken factors of edge type and node. Factors are ratios of sums:
-    a size estimated from a value contains the value's noise, so that a mean of ratios would be biased low.
+    The expected amount is the depth x model mean times the shrunken factors of edge type and node. Factors are ratios of sums,
+    since means of ratios would be biased low.
 
     Args:
         cells: the results.

@@ -163,11 +163,11 @@ class ObservationTable:
         arm: Ints | None = None,
         kinds: OneKind = ONE_KIND,
     ) -> ObservationTable:
-        """Build the table from validated arrays; drop results at nodes that the request does not reach.
+        """Build the table from validated arrays; leave out results of calls after the stop rule has ended their request.
 
         All arrays have the shape (results,) and are sorted by node, then request. ``above`` gives the index of the previous
-        result on the request's path; -1 if there is none. Without ``in_flight``, the engines count as idle. ``arm`` may be -1
-        if a later result or the template determines the branch.
+        result on the request's path; -1 if there is none. Without ``in_flight``, the engines count as idle. ``arm`` gives the
+        stage that came next; -1 if it is unknown or follows from a later result or the template.
         """
         in_flight = np.zeros(len(node)) if in_flight is None else in_flight
         arm = np.full(len(node), -1, np.int64) if arm is None else arm

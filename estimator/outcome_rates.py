@@ -15,10 +15,9 @@ from vinelm.trie.arrays import FloatArray
 def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray]]:
     """Return the numbers of (yes answers, answers) at each node, shape (nodes,), for each of three questions.
 
-    The questions are: does the request stop; is the answer right if it stops; is the answer right if it continues. Together
-    they give the rates s, b = s P(right | stop) and a = b + (1 - s) P(right | no stop) under any stop rule. An accepted answer
-    is never assumed to be right. Under the oracle stop, the third answer is always no, and the second is no only for failed
-    calls. An answer with a fractional score counts partly as yes.
+    The questions are: does the request stop; is the answer right if it stops; is the answer right if it continues. An accepted
+    answer is never assumed to be right. Under the oracle stop, all answers to the third question are "no", while the second
+    gets a "no" only for failed calls. An answer with a fractional score counts partly as yes.
     """
     questions = (
         (np.ones(len(cells), np.bool_), cells.stop),
@@ -58,7 +57,7 @@ class Rates:
 
     @classmethod
     def of(cls, trie: Trie, stop: FloatArray, right_if_stop: FloatArray, right_if_on: FloatArray) -> Rates:
-        """Build rates clipped to [0, 1], with 0 at the root and no right answers at nodes that are not answerable."""
+        """Return rates clipped to [0, 1]. All are 0 at the root; rates of right answers are 0 at nodes without an answer."""
         stop, right_if_stop, right_if_on = (np.clip(rate, 0.0, 1.0) for rate in (stop, right_if_stop, right_if_on))
         for rate in (stop, right_if_stop, right_if_on):
             rate[0] = 0.0
@@ -69,14 +68,15 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class ArmRates:
-    """Probabilities of branches: one for each node that a branch leads to or, if several edges may lead to a node, one for each
-    edge.
+    """Probabilities of the branches that requests take.
 
-    They are stored as in :class:`vinelm.trie.annotated_trie.AnnotatedTrie`.
+    Each array has one element for each node that a branch leads to. If several edges may lead to a node, it has one element for
+    each edge instead.
 
     Args:
-        arm: P(the stage comes next | the node before is reached); 1 at the root.
-        arm_success: P(the stage comes next and the answer at the node before is correct | that node is reached); 0 at the root.
+        arm: P(the branch is taken | the node that it leaves is reached); 1 at the root.
+        arm_success: P(the branch is taken and the answer so far is correct | the node that it leaves is reached); 0 at the
+            root.
     """
 
     arm: FloatArray
@@ -84,9 +84,10 @@ class ArmRates:
 
     @classmethod
     def of(cls, trie: Trie, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
-        """Return the rates by node or edge, given the probabilities ``arm`` and ``arm_success`` by branch, shape (branches,).
+        """Return the branch probabilities as arrays over nodes (or edges, if several lead to a node).
 
-        They are scaled so that the sums over a node's branches are P(continues) and P(continues with a right answer).
+        ``arm`` and ``arm_success`` have the probabilities by branch, shape (branches,). They are scaled: over a node's branches
+        they add up to P(continues) and P(continues with a right answer).
         """
         goes_on = 1.0 - rates.stop
         arm = _scaled(arms, np.clip(arm, 0.0, 1.0), goes_on)

@@ -38,13 +38,13 @@ class SizesByOutcome(Protocol):
     def unseen(self) -> FloatArray | None:
         """Expected number of requests that reach each node without a result there, shape (nodes,).
 
-        If it is None, observed amounts do not replace predicted amounts.
+        None if costs and seconds are predicted even at nodes with results.
         """
 
     def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
         """Return each request's expected size, and the derivative of this size by ``slope``; shape (requests,) each.
 
-        Sizes are relative to the mean request, so their mean is 1.
+        The size is the factor by which the request's calls cost or take more than those of the mean request, so its mean is 1.
         """
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -69,10 +69,10 @@ class SizesByDifficulty:
     """Size as a function of the latent difficulty: E[size | outcomes] = sum over z of P(z | outcomes) exp(slope z) / norm.
 
     Args:
-        posterior: P(grid point) of each request, shape (requests, points).
-        grid: the points, shape (points,).
-        mass: expected number of requests of each grid point that reach each node, shape (nodes, points). If ``unseen`` is
-            given, only unobserved requests count.
+        posterior: the probability of each latent difficulty for each request, shape (requests, points).
+        grid: the latent difficulties z, shape (points,).
+        mass: expected number of requests of each latent difficulty that reach each node, shape (nodes, points). If ``unseen``
+            is given, only unobserved requests count.
         unseen: see :class:`SizesByOutcome`.
     """
 
@@ -82,14 +82,17 @@ class SizesByDifficulty:
     unseen: FloatArray | None = None
 
     def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
-        """Return each request's expected size and its derivative by the slope; see :meth:`SizesByOutcome.expected`."""
+        """Return each request's expected size and the derivative of this size by ``slope``.
+
+        See :meth:`SizesByOutcome.expected`.
+        """
         of_point, change = self._of_points(slope)
         return self.posterior @ of_point, self.posterior @ change
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the mean size of the requests at each node and its log's derivative; see :meth:`SizesByOutcome.reaching`.
+        """Return the mean size of the requests at each node, and the derivative of this mean's logarithm by ``slope``.
 
-        Observed sizes shift the size that the model gives to the requests of each latent difficulty.
+        See :meth:`SizesByOutcome.reaching`.
         """
         of_point, change = self._of_points(slope)
         own = self.posterior.T @ (factor - self.posterior @ of_point) / np.maximum(self.posterior.sum(axis=0), TINY)
@@ -129,9 +132,9 @@ class SizesByStops:
         return size, size * (self._persistence - (size * self._persistence).mean())
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the mean size of all requests that reach each node, and 0 for the derivatives.
+        """Return two arrays over the nodes: the mean size of all requests that reach each node, and zeros.
 
-        See :meth:`SizesByOutcome.reaching`.
+        The zeros stand for the derivatives that :meth:`SizesByOutcome.reaching` returns.
         """
         trie, cells = self.cells.trie, self.cells
         of_node, n_of_depth = trie.kinds

@@ -23,19 +23,21 @@ FURTHER_REQUESTS = 100.0
 
 
 class OneKind:
-    """The case without declared request types: every stage of the trie stands for all requests."""
+    """How estimates treat request types if none are declared: all requests are of one type."""
 
     prior = staticmethod(of_all)
     """The prior of a pooled mean; see :data:`vinelm.estimator.shrinkage.Prior`."""
 
     def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
-        """Return the application's stage of each node, and further features of the nodes that distinguish request types.
+        """Return the application's stage of each node, and further features that distinguish the nodes of different request
+        types.
 
-        A feature is (name, arrays of labels). Here the stages stay the same and there are no features.
+        Each feature is a pair: its name, and arrays with a number for each node. Here the stages are returned unchanged, and
+        there are no features.
 
         Args:
-            stage: the template's stage of each node, by index.
-            model: the model of each node, by index.
+            stage: for each node, the index of its stage in the template.
+            model: for each node, the index of its model.
         """
         return stage, []
 
@@ -70,9 +72,9 @@ class StageKinds(OneKind):
         return StageKinds(stage, kind) if kind.any() else ONE_KIND
 
     def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
-        """Return the application's stage of each node, and two features: the request type, and the pair of type and model.
+        """Return the application's stage of each node, and two features: the request type, and that type with the model.
 
-        See :meth:`OneKind.labelled`.
+        A feature is (name, arrays with a label for each node); see :meth:`OneKind.labelled`.
         """
         kind = self.kind[stage]
         return self.stage[stage], [("kind", (kind,)), ("suited", (kind, model))]

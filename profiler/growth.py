@@ -69,7 +69,9 @@ def with_settings_of(identity: StoreIdentity, store: ObservationStore) -> StoreI
 
 
 def kinds_of(workflow: Workflow, requests: Iterable[Request]) -> dict[str, str]:
-    """Return the type of the workflow's requests and of further requests, by id; empty if no types are declared.
+    """Return the type of each of the workflow's requests and of each of ``requests``, keyed by request id.
+
+    The result is empty if the workflow declares no types.
 
     Raises:
         WorkflowError: ``kind`` raised or did not return a label. The message names the request.
@@ -152,7 +154,10 @@ def _has_reference(rows: KeptRows) -> bool:
 
 
 def _renew_kinds(rows: KeptRows, kinds: Mapping[str, str] | None) -> None:
-    """Write the requests' declared types. Requests that are no longer in the dataset keep their old types."""
+    """Store the requests' declared types. Requests that are no longer in the dataset keep their stored types.
+
+    Without declared types, all stored types are removed.
+    """
     before = request_kinds(rows.store)
     now = {**before, **kinds} if kinds else {}
     if now == before:
@@ -242,7 +247,10 @@ class _Renewal:
         self._needs_state = bool(signals.answer) or callable(signals.signal)
 
     def made_anew(self, every: Sequence[Observation]) -> SignalRecord:
-        """Compute and write the signals and answers of all results, ``every``; return a record of the current declaration."""
+        """Compute the signals and answers of all results, ``every``, again, and store them.
+
+        Return a record of what the workflow now declares about signals and answers.
+        """
         found: dict[Cell, Shown] = {}
         labels, lost = Labels(), 0
         for row, shown in self._evaluated(every):
@@ -289,9 +297,9 @@ class _Renewal:
         return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else self._compared(row, Shown(label))
 
     def _compared(self, row: Observation, shown: Shown) -> Shown:
-        """Return ``shown`` with the result's stored answer, if the workflow compares answers with those of the current setup.
+        """Return ``shown`` with the answer that is stored in ``row``, if answers are compared with the current setup's.
 
-        Otherwise return ``shown`` unchanged.
+        Otherwise return ``shown``, which is what the result shows at run time, unchanged.
         """
         return shown._replace(answer=row.answer, answer_digest=row.answer_digest) if _has_reference(self._rows) else shown
 

@@ -568,10 +568,9 @@ def _scored(units: Units, request: Request, row: Observation, state: bytes | Non
 
 
 def _referred(workflow: Workflow, rows: Sequence[Observation]) -> Iterator[CheckItem]:
-    """Yield a check, always passed, that says how many requests have no label.
+    """Yield a check, always passed, which reports how many requests have no label and quotes the scripted run's last answer.
 
-    It also quotes the last answer of the scripted run, as it was read from the state. Nothing is yielded unless the scorer
-    compares the answers to such requests with those of the current setup.
+    Nothing is yielded unless the scorer compares answers to unlabelled requests with those of the current setup.
     """
     score = workflow.score
     if not isinstance(score, AsToday):

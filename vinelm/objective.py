@@ -157,7 +157,7 @@ class Objective:
 
     @property
     def _mean_bound(self) -> Literal["max_cost_usd", "min_accuracy"] | None:
-        """The name of the field that limits a mean for which plans may be mixed; None without one (see :attr:`mixes`)."""
+        """The name of the objective's limit on a mean that two mixed plans could meet together; None without such a limit."""
         if self.risk == "dp":
             return None
         if self.target == "accuracy" and self.max_cost_usd is not None and self.cost_budget == "population":

@@ -36,9 +36,9 @@ class Chore:
         raise NotImplementedError
 
     def go_alone(self, link: RedisLink) -> None:
-        """Do what the task requires in a round in which Redis does not answer, so that this process serves without the fleet.
+        """Do what the task needs to do in a round in which Redis does not answer; this class does nothing.
 
-        ``link.why`` gives the reason.
+        ``link.why`` says why Redis cannot be reached.
         """
 
     def close(self, link: RedisLink) -> None:
@@ -133,7 +133,7 @@ class FleetMember:
         self._thread = started(self._run, "vinelm-fleet")
 
     def _run_errand(self) -> None:
-        """Do the chores at once, because a call asked for it, and then pause for a moment.
+        """Exchange shared data (:attr:`chores`) with Redis at once, because a call asked for it; then pause for a moment.
 
         If Redis does not answer, this process continues without the fleet.
         """
@@ -146,13 +146,13 @@ class FleetMember:
         time.sleep(ERRANDS_S)
 
     def wake(self) -> None:
-        """Make the thread do the chores now, because a call needs something from the fleet."""
+        """Make the thread exchange shared data (:attr:`chores`) with Redis now, because a call needs it."""
         self._wake.set()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Make the thread end after its round, close the chores and delete what this process has published.
+        """Make the thread finish its current work and leave the fleet; wait at most ``timeout_s`` seconds for this.
 
-        Wait at most ``timeout_s`` seconds for the end.
+        When it leaves, it closes all :attr:`chores` and deletes from Redis what this process has published.
         """
         self._is_stopped = True
         self._wake.set()
@@ -160,7 +160,8 @@ class FleetMember:
             self._thread.join(timeout_s)
 
     def round(self) -> bool:
-        """Publish live calls, do the chores and read other processes' data; return whether Redis answered.
+        """Publish live calls, do the additional tasks (:attr:`chores`), and read other processes' data; return whether Redis
+        answered.
 
         Only the member's thread calls it.
         """
@@ -184,7 +185,10 @@ class FleetMember:
         return True
 
     def survived_round(self) -> bool:
-        """Do a round and return whether Redis answered. Never raises: after a bug, the process continues without the fleet."""
+        """Call :meth:`round` and return whether Redis answered. Never raises: after a bug, return False.
+
+        The process then continues without the fleet.
+        """
         has_answered = False
         with self._surviving():
             has_answered = self.round()
@@ -214,7 +218,7 @@ class FleetMember:
             chore.go_alone(self._link)
 
     def _leave(self) -> None:
-        """Close every chore, even if others fail, and delete what this process has published."""
+        """End the tasks in :attr:`chores`, each even if others fail, and delete what this process has published."""
         for chore in self.chores:
             answered(partial(chore.close, self._link), None)
         answered(partial(self._link.withdraw, self.live.process), None)

@@ -21,9 +21,9 @@ GONE_AFTER_S = 3.0
 
 
 def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
-    """Encode the short summary of a process that every other process reads.
+    """Return, as bytes, the short summary of this process that every other process reads.
 
-    It has the number of live calls by engine, and the catalog's digest.
+    It has the numbers of live calls and of waiting calls by engine, and the digest ``catalog``.
     """
     engines, columns = snapshot.vocabularies["engine"], snapshot.columns
     counts = np.bincount(columns["engine"], minlength=len(engines))
@@ -85,7 +85,11 @@ class Neighbours:
         self.live = MappingProxyType(total)
 
     def versions(self) -> dict[str, tuple[int, float]]:
-        """Return, by process name, the last version and the time in seconds at which this version was first seen."""
+        """Return (version, time) for each live process, keyed by its name.
+
+        The version is that of the newest data that the process has published. The time is when this version was first seen, in
+        seconds of this process's monotonic clock.
+        """
         return {name: (seen.version, seen.at) for name, seen in self._seen.items()}
 
     def catalogs(self) -> dict[str, str]:
@@ -143,7 +147,7 @@ class FleetReader:
         return self._snapshots[name][0] if name in self._snapshots else -1
 
     def catalogs(self) -> int:
-        """Return the number of different catalogs among the processes of the last view; 0 if none is published."""
+        """Return how many different catalogs the fleet's processes had published at the last reading; 0 if none."""
         return len({digest for digest in self._neighbours.catalogs().values() if digest})
 
     def close(self) -> None:

@@ -20,9 +20,9 @@ class SessionPriorities(Mapping[int, float]):
     """A mapping from a conversation's number to its priority, stored in arrays. Immutable.
 
     Args:
-        session: numbers of conversations, shape (n,), as in :attr:`FleetView.session`. If a number is repeated, the highest of
-            its priorities counts.
-        priority: the priority of each of these conversations in steps, shape (n,).
+        session: the number that identifies each conversation, as in :attr:`FleetView.session`. If a number is repeated, the
+            highest of its priorities counts.
+        priority: the priority of each of these conversations, same shape; one step is worth 10 s of waiting.
     """
 
     __slots__ = ("priority", "session")
@@ -115,7 +115,7 @@ class Orders:
 
     @property
     def by_session(self) -> SessionPriorities:
-        """The priorities in ``sessions``, stored in arrays."""
+        """The priority of each conversation's calls, from :attr:`sessions`, as an object that stores them in arrays."""
         assert isinstance(self.sessions, SessionPriorities)
         return self.sessions
 

@@ -66,7 +66,7 @@ class FleetView:
 
     @property
     def slack_s(self) -> FloatArray:
-        """The seconds to spare: time until the deadline minus expected remaining time, shape (n,); infinite without deadline.
+        """For each live call, the seconds until the deadline minus the expected remaining seconds; infinite without a deadline.
 
         An unknown remaining time counts as zero.
         """
@@ -75,9 +75,9 @@ class FleetView:
 
     @property
     def left_s(self) -> FloatArray:
-        """The request's expected remaining seconds, shape (n,); NaN if unknown.
+        """For each live call, the expected seconds until its request ends; NaN if unknown.
 
-        It is ``rest_s`` minus the time that the call has already run, but never below 0.
+        This is ``rest_s`` minus the time that the call has already run, but never below 0.
         """
         return np.maximum(self.rest_s - self.running_s, 0.0)
 
@@ -93,7 +93,10 @@ class FleetView:
         return np.bincount(chosen, minlength=len(self.engines))
 
     def where(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> FleetView:
-        """Return the view with only the rows for which ``chosen``, shape (n,), is true; names and their indices stay."""
+        """Return a view of only those live calls for which ``chosen``, shape (live calls,), is true.
+
+        Names, such as those of engines, keep their indices.
+        """
         return FleetView(**{f.name: _rows(getattr(self, f.name), chosen) for f in fields(self)})
 
 

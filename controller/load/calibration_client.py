@@ -63,8 +63,8 @@ class Endpoint:
     Args:
         catalog: The catalog with the settings of the model's provider.
         model: The model to call.
-        others_priority: The parameter ``priority`` of the other requests, for engines that support it. SGLang serves higher
-            values first, vLLM lower values.
+        others_priority: The parameter ``priority`` of the calls that only keep the engine busy while another call is measured,
+            for engines that support it. None sends none. SGLang serves higher values first, vLLM lower values.
 
     Raises:
         ConfigError: The model is simulated or recorded, so its latency is not real.

@@ -64,10 +64,10 @@ class BoundUse(NamedTuple):
 
     Attributes:
         name: The bound's name.
-        used: The part of the bound that the request has used before its node; None for an accuracy floor.
-        needed: The part that the plan needs from there to its end; for an accuracy floor, the plan's accuracy.
+        used: The dollars or seconds that count towards the bound so far; None for an accuracy floor.
+        needed: The dollars or seconds that the plan still needs; for an accuracy floor, the plan's accuracy.
 
-    ``used`` and ``needed`` are both None for a plan with several ends.
+    ``used`` and ``needed`` are both None if the plan may end the request at several nodes.
     """
 
     name: str

@@ -36,10 +36,10 @@ _NONE = np.iinfo(np.int32).max
 
 
 class BlockIndex:
-    """Finds the best end within limits fast: skips blocks of ends in which none can be within the limits.
+    """Finds the best end (node at which a request may end) within limits fast, by skipping blocks without such an end.
 
-    A block holds ends whose paths call each engine equally often, and the minimum of each bounded quantity over these ends. A
-    block whose minima exceed the limits holds no feasible end (databases call this a zone map).
+    A block contains ends whose paths call each engine equally often. For each bounded quantity, the block's minimum over its
+    ends is stored. A block whose minima exceed the limits is skipped (databases call this a zone map).
 
     Args:
         bounded: The ends' values of each bounded quantity, best end first. Latency is the first quantity if load matters.
@@ -128,9 +128,9 @@ LITTLE = 0.1
 
 
 def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends: IntArray) -> IntArray:
-    """Return the ends that no other end dominates, given all ends sorted best first.
+    """Return those of ``ends`` that no other end dominates. An end is a node at which a request may end.
 
-    The result is exact for one bounded quantity without load; otherwise a few dominated ends may remain.
+    ``ends`` must be sorted best first. With load, or with several bounded quantities, a few dominated ends may remain.
     """
     keys = objective_class.dominance_keys(metrics, ends)
     if objective_class.has_load:
@@ -188,7 +188,7 @@ SCAN = 12_000
 
 
 class Frontier:
-    """The Pareto-optimal ends strictly below a node of the trie, and the position that the node itself would have among them.
+    """The Pareto-optimal ends below a node of the trie, and how the node itself ranks among them as an end.
 
     Args:
         metrics: Accuracy, cost and latency of each node's path.
@@ -249,7 +249,7 @@ class Frontier:
         return end, self._models[bisect_right(self._children, end) - 1]
 
     def view(self, metrics: PathMetrics, request: PlanRequest) -> SubtreeView:
-        """Return a view of the node itself and the frontier's ends, which reuses the quantities stored here."""
+        """Return a :class:`SubtreeView` of the frontier's node and its ends, with the stored values of bounded quantities."""
         columns: dict[Quantity, FloatArray] = {}
         for quantity, own, values in zip(self._bounds, self._node_values, self._bounded, strict=True):
             if z_of(quantity):  # load is added before standard deviations: another order of additions would round differently

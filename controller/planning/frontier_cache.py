@@ -27,7 +27,7 @@ SHAPES = 4096
 
 
 class FrontierStore:
-    """The Pareto frontiers of one class of objectives, by node.
+    """The Pareto frontiers below the nodes of a trie, for objectives that differ only in the values of their bounds.
 
     Thread-safe: a frontier may be built twice, but no thread sees it half built.
     """
@@ -39,9 +39,10 @@ class FrontierStore:
         self._ahead: set[int] = set()
 
     def get(self, node: int) -> Frontier | None:
-        """Return the frontier below ``node``, and build it first if the subtree is small.
+        """Return the Pareto frontier of the end nodes below ``node``, and build it first if the subtree is small.
 
-        None if the subtree is large and its frontier is not built yet; then the whole subtree must be scanned.
+        An end node is one at which a request may end. None if the subtree is large and its frontier is not built yet; then the
+        whole subtree must be scanned.
         """
         found = self.frontiers.get(node)
         if found is None and self._metrics.trie.end[node] - node <= LAZY:
@@ -49,10 +50,10 @@ class FrontierStore:
         return found
 
     def prepare(self, wider: FrontierStore | None) -> None:
-        """Build the Pareto frontiers below the root and below the top nodes of all large subtrees, the deepest first.
+        """Build the Pareto frontiers of the end nodes below the root and below every other node with a large subtree.
 
-        ``wider`` is a prepared store that ranks ends in the same order; it may be None. Its frontiers contain every end that
-        can be in this store's frontiers, so only these ends are examined.
+        An end node is one at which a request may end. ``wider`` is a prepared store whose frontier below each node contains all
+        end nodes that this store's frontier can have, so only these are examined. With None, all end nodes are examined.
         """
         size = self._metrics.trie.end - np.arange(len(self._metrics.trie))
         for node in np.flatnonzero(size > min(AHEAD, size[0] - 1))[::-1].tolist():
@@ -61,7 +62,10 @@ class FrontierStore:
                 self._build(node, self._ends_below(node) if wider is None else wider.frontiers[node].ends)
 
     def _ends_below(self, node: int) -> IntArray:
-        """Return the ends below ``node``, best first, without ends that a child's frontier has dropped."""
+        """Return the ends (nodes at which a request may end) below ``node``, best first.
+
+        For a child with a stored frontier, only the child itself and the ends on this frontier are returned.
+        """
         metrics = self._metrics
         parts = [np.empty(0, np.int32)]
         for child in metrics.trie.children(node):
@@ -82,11 +86,11 @@ class FrontierStore:
 
 
 class ShapeFrontiers(NamedTuple):
-    """The frontier stores for objectives of one shape, which differ only in the values of their bounds.
+    """The stores of Pareto frontiers for objectives that differ only in the values of their bounds.
 
-    ``unloaded`` is the store without load, ``loaded`` the store under load. A store is None if every plan scans the subtree
-    instead. ``is_live`` is True if the target depends on the load, so that the first feasible end of a frontier need not be the
-    best.
+    ``unloaded`` is the store for plans without load, ``loaded`` the store for plans under load. A store is None if frontiers
+    cannot be used; each plan then searches the whole subtree. ``is_live`` is True if the target is latency, which depends on
+    the load.
     """
 
     unloaded: FrontierStore | None
@@ -95,7 +99,10 @@ class ShapeFrontiers(NamedTuple):
 
 
 class FrontierCache:
-    """The frontier stores of one planner, by :attr:`Objective.shape`, which ignores the values of bounds."""
+    """The Pareto frontiers of one planner, in one :class:`FrontierStore` for each class of objectives.
+
+    Objectives that differ only in the values of their bounds share a store.
+    """
 
     def __init__(self, metrics: PathMetrics) -> None:
         self._metrics = metrics
@@ -103,7 +110,9 @@ class FrontierCache:
         self._by_shape: dict[tuple[object, ...], ShapeFrontiers] = {}
 
     def stores_for(self, objective: Objective) -> ShapeFrontiers:
-        """Return the stores of the objective's shape, created on first use.
+        """Return the stores of Pareto frontiers for an objective, created on first use.
+
+        Objectives that differ only in the values of their bounds share the stores.
 
         Raises:
             ConfigError: The objective needs latencies or standard errors that the trie does not have.

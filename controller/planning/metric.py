@@ -57,7 +57,7 @@ Quantity = Metric | Remaining
 
 
 def metric_of(quantity: Quantity) -> Metric:
-    """Return the metric of ``quantity``: the quantity itself, or the metric of which it is the remaining part."""
+    """Return ``quantity`` if it is a metric; if it is the remaining part of a metric, return that metric."""
     return quantity.metric if isinstance(quantity, Remaining) else quantity
 
 
@@ -69,7 +69,7 @@ def z_of(quantity: Quantity) -> float:
 def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
     """Return the quantity that each bound of the objective limits, by the name of the bound's field.
 
-    Bounds are ordered as they are relaxed: first the accuracy floor, then the latency cap, then the cost cap.
+    The bounds are in the order in which they are relaxed: the accuracy floor, the latency cap, the cost cap.
     """
     found: dict[str, Quantity] = {}
     if objective.min_accuracy is not None:
@@ -97,7 +97,10 @@ def bounds_averages(objective: Objective) -> bool:
 
 
 def remaining_latency(objective: Objective) -> Remaining:
-    """Return the latency quantity that the objective's latency cap limits."""
+    """Return the quantity that an objective's latency cap limits: the latency of a path after the request's current node.
+
+    With ``risk="mean+sd"``, ``z`` standard deviations are added; see :class:`Remaining`.
+    """
     if objective.risk != "mean+sd":
         return Remaining(Metric.LATENCY)
     return Remaining(Metric.LATENCY, DEFAULT_Z if objective.z is None else objective.z)

@@ -40,7 +40,7 @@ class Mixture(NamedTuple):
 
     @property
     def bounds(self) -> Assignment[float]:
-        """A rule that assigns one of the two bounds to each request, in proportion to the share.
+        """A rule that assigns ``high_bound`` to the fraction :attr:`share` of the requests, and ``low_bound`` to the others.
 
         The assigned bound is the argument of :meth:`Objective.drawn`.
         """

@@ -14,8 +14,8 @@ from vinelm.trie.arrays import FloatArray
 class ObjectiveClass:
     """The properties that two objectives must have in common to use the same Pareto frontiers.
 
-    ``bounds`` are the bounded quantities in the order latency, cost, accuracy. With ``has_load``, only ends whose paths use
-    the same engines equally often are compared.
+    ``bounds`` are the bounded quantities in the order latency, cost, accuracy. With ``has_load``, a frontier only compares
+    nodes whose paths use the same engines equally often.
     """
 
     target: Metric
@@ -27,8 +27,8 @@ class ObjectiveClass:
     def of(cls, objective: Objective, *, has_load: bool) -> ObjectiveClass | None:
         """Return the class of an objective; None for ``risk="dp"``, whose dynamic program needs the whole subtree.
 
-        If latency is minimized under load, the order of ends changes with the load, so no frontier can be sorted by it. Such
-        an objective belongs to the class that maximizes accuracy and bounds latency.
+        An objective that minimizes latency under load belongs to the class that maximizes accuracy and bounds latency. A stored
+        frontier cannot be sorted by latency in this case, because the order changes with the load.
         """
         if objective.risk == "dp":
             return None
@@ -44,11 +44,11 @@ class ObjectiveClass:
         return cls(target, objective.confidence, (*bounds, *floor), has_load and has_time)
 
     def dominance_keys(self, metrics: PathMetrics, ends: IntArray) -> list[FloatArray]:
-        """Return arrays over the ends (nodes at which a request may end), by which an end can dominate a later end.
+        """Return the arrays by which the planner finds dominated ends; each has a value for every end.
 
-        An end dominates a later end if it has no larger value in any array. Then it meets every bound that the later end meets,
-        from any node. Variances are separate keys because they, unlike standard deviations, add up along a path. The target is
-        not a key because the ends are sorted by it.
+        An end is a node at which a request may end; ``ends`` is sorted by the target. An end dominates a later end if no array
+        has a larger value for it. It then meets every bound that the later end meets. Variances are included because they,
+        unlike standard deviations, add up along a path.
         """
         keys = []
         for quantity in self.bounds:
@@ -60,16 +60,20 @@ class ObjectiveClass:
         return keys
 
     def bounded(self, metrics: PathMetrics, ends: IntArray, node: int) -> list[FloatArray]:
-        """Return the ends' values of each bounded quantity for a request at ``node`` without load; smaller is better."""
+        """Return, for each bounded quantity, its values at the nodes ``ends``, at which a request from ``node`` may end.
+
+        Load is ignored. Signs are chosen so that smaller is better.
+        """
         return [
             _smaller_is_better(quantity, metrics.quantity(quantity, ends, node, self.confidence)) for quantity in self.bounds
         ]
 
 
 def limits_of(objective: Objective, elapsed_s: float, spent_usd: float) -> list[float]:
-    """Return the unused part of each bound, in the order and with the signs of :meth:`ObjectiveClass.bounded`.
+    """Return what each bound still allows, in the order of :meth:`ObjectiveClass.bounded`.
 
-    The values are in seconds, dollars and, negated, as a fraction for the accuracy floor.
+    These are the remaining seconds, the remaining dollars (or the whole limit on a mean cost), and the required accuracy as a
+    negative fraction. Bounds that the objective does not set are left out.
     """
     limits = []
     if objective.max_latency_s is not None:

@@ -98,25 +98,28 @@ class PathDecision(Decision):
 
     @property
     def errors(self) -> Errors:
-        """The standard errors of the path's figures."""
+        """The standard errors of the path's accuracy and cost."""
         known = self.annotated.accuracy_se, self.annotated.cost_se
         accuracy, cost_usd = (None if errors is None else float(errors[self.target]) for errors in known)
         return Errors(accuracy, cost_usd)
 
     @cached_property
     def remaining_cost_usd(self) -> float:
-        """The expected cost below ``node`` of a request that runs the whole path, in dollars."""
+        """The expected cost, in dollars, of the calls after ``node`` for a request that runs the plan's whole path."""
         full_cost = self.metrics.mean(Metric.FULL_COST)
         return float(full_cost[self.target] - full_cost[self.node])
 
     @cached_property
     def remaining_latency_s(self) -> float:
-        """The expected latency below ``node`` of a request that runs the whole path under the plan's load, in seconds."""
+        """The expected latency, in seconds, of the calls after ``node`` for a request that runs the plan's whole path.
+
+        It includes the delay by load.
+        """
         return float(self._target_view.remaining_s[1])
 
     @property
     def mean_rest_s(self) -> float:
-        """The expected latency below ``node`` at zero load, in seconds, without any margin."""
+        """The expected latency, in seconds, of the calls after ``node`` at zero load, without a safety margin."""
         seconds = self.metrics.mean(Metric.LATENCY)
         return float(seconds[self.target] - seconds[self.node])
 
@@ -167,8 +170,8 @@ class PathDecision(Decision):
     def binding(self) -> str | None:
         """The name of the bound that decides which plan is chosen; None if no bound changes the choice.
 
-        This is a bound that no path meets or, if all are met, a bound without which another end would be better. Of several
-        such bounds, the bound with the least slack relative to its value is returned.
+        This is a bound that no path meets or, if all are met, a bound without which another plan would be chosen. Of several
+        such bounds, it is the one with the smallest unused part, relative to its value.
         """
         if self.relaxed:
             return self.relaxed[0]
@@ -178,7 +181,7 @@ class PathDecision(Decision):
 
     @cached_property
     def reason(self) -> str:
-        """One line of text that gives the plan and its binding bound (see :attr:`binding`)."""
+        """One line of text with the plan, its figures and the bound that decides the choice (see :attr:`binding`)."""
         path = " → ".join(self.path[len(self.metrics.trie.prefix(self.node)) :])
         plan = "end here" if self.stop else f"plan {path}"
         text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in total"
@@ -239,7 +242,7 @@ class PathDecision(Decision):
         }
 
     def alternatives(self) -> list[Alternative]:
-        """Return the alternatives, with their models in trie order: to end now, if allowed, and each possible next model."""
+        """Return the possible decisions at ``node``: to end now, if allowed, and each possible next model in trie order."""
         view, trie = self.view, self.metrics.trie
         spans: list[tuple[str | None, int, int]] = [(None, self.node, self.node + 1)]
         spans += [(trie.models[int(trie.model[c])], c, int(trie.end[c])) for c in trie.children(self.node)]
@@ -309,7 +312,7 @@ class PathDecision(Decision):
 
 
 class ChanceDecision(PathDecision):
-    """A plan whose end was chosen with the chance of a late answer (``risk="dp"``)."""
+    """A plan chosen by a stochastic program that takes the probability of a late answer into account (``risk="dp"``)."""
 
     _tie_words = "riskier"
 
@@ -326,11 +329,11 @@ class ChanceDecision(PathDecision):
 
 
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
-    """Return what to expect from each call of the path to ``target`` on: (accuracy, cost in dollars, latency in seconds).
+    """Return the expected accuracy, dollars and seconds of the rest of the path to ``target``, for each of its calls.
 
-    The list has one tuple per call of the path, the first call first, with figures from this call to the end of the path. They
-    are computed backwards from the end: a request at the parent of node u spends ``cost_usd[u]`` and ends at u with probability
-    ``stop[u]``.
+    The list has one tuple (accuracy, cost in dollars, latency in seconds) per call, the first call first. A call's tuple covers
+    this call and the calls after it. The figures are computed backwards from the end: a request at the parent of node u spends
+    ``cost_usd[u]`` and ends at u with probability ``stop[u]``.
     """
     nodes = annotated.trie.path(target)
     found = [(float(annotated.success[target]), float(annotated.cost_usd[target]), float(annotated.latency_s[target]))]

@@ -45,7 +45,7 @@ class PathMetrics:
         self._answers: dict[float | None, AnswerChances] = {}
 
     def mean(self, metric: Metric, confidence: float | None = None) -> FloatArray:
-        """Return the metric from the root to each node.
+        """Return, for each node, the metric of the path from the root to the node.
 
         ``confidence`` only affects accuracy: the result is then the lower end of the accuracy's one-sided interval at this
         level, and 0 if the standard error is unknown. Raises :class:`ConfigError` if the trie has no standard errors.
@@ -79,9 +79,15 @@ class PathMetrics:
     def quantity(
         self, quantity: Quantity, nodes: Nodes, node: int, confidence: float | None, delay_s: FloatArray | None = None
     ) -> FloatArray:
-        """Return the quantity at ``nodes`` for a request that is at ``node``.
+        """Return the values of a quantity at ``nodes``, for a request whose current node is ``node``.
 
-        ``delay_s``, one item for each of ``nodes``, is added to the remaining latency (see :meth:`delay_s`).
+        Args:
+            quantity: a metric from the root to each of ``nodes``, or what remains of a metric after ``node``.
+            nodes: the nodes below ``node`` whose values are returned.
+            node: the request's current node.
+            confidence: the confidence level, for which accuracy is replaced by its lower bound; None for the expected
+                accuracy.
+            delay_s: the seconds that load adds before each of ``nodes``, added to the remaining latency; None without load.
         """
         if isinstance(quantity, Metric):
             return self.mean(quantity, confidence)[nodes]
@@ -104,12 +110,15 @@ class PathMetrics:
 
     @property
     def visits(self) -> FloatArray:
-        """The numbers of calls that a path makes on each engine, a row for each distinct combination; shape (rows, engines)."""
+        """Numbers of calls on each engine, shape (rows, engines): one row for all paths with the same numbers.
+
+        :attr:`visit_group` has the index of the row for each node's path.
+        """
         return self._engine_visits().vectors
 
     @property
     def visit_group(self) -> npt.NDArray[np.uint16] | npt.NDArray[np.int32]:
-        """The row of :attr:`visits` that belongs to the path to each node, shape (nodes,)."""
+        """For each node, the index of its path's row in :attr:`visits` (numbers of calls per engine); shape (nodes,)."""
         return self._engine_visits().group
 
     def child(self, node: int, model: str, stage: str | None = None) -> int:
@@ -209,7 +218,7 @@ class AnswerChances(NamedTuple):
 class _EngineVisits:
     """Counts the calls on each engine along each path of the trie.
 
-    ``vectors`` has one row of counts for each distinct combination; ``group`` has the index of each node's row.
+    ``vectors`` has the distinct rows of counts, with one count for each engine; ``group`` has the index of each node's row.
     """
 
     def __init__(self, annotated: AnnotatedTrie) -> None:

@@ -23,7 +23,7 @@ from vinelm.trie.arrays import FloatArray
 
 
 class Replanner:
-    """Plans for one request. Not thread-safe: the session calls it with the session's lock held.
+    """Makes the plans for one request. Not thread-safe: the session calls it with the session's lock held.
 
     Args:
         planner: plans over the trie; shared by all requests.
@@ -154,7 +154,9 @@ class Replanner:
             return None, f"the controller failed ({why}): default model"
 
     def _best(self, here: _Position, *, without: Collection[str] = ()) -> Decision:
-        """Return the plan drawn for the request or, if its bounds cannot be met any more, the best plan for the objective."""
+        """Return the plan for the first of :attr:`objectives` whose bounds can still be met, otherwise the plan for the last of
+        them.
+        """
         return self._planner.plan_first(self.objectives, without=without, **here)
 
     def node(self, prefix: tuple[str, ...]) -> int:
@@ -226,9 +228,9 @@ class Replanner:
             self._forget_below(prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the number of an answer group: if the request ends after ``prefix``, its answer is taken from this group.
+        """Return which answer a request that ends after ``prefix`` should return; None means its last answer.
 
-        A group consists of answers that agree. None if the last answer is to be returned.
+        The result is the number of a class: answers of the request that agree.
         """
         if self._is_off:
             return None
@@ -344,9 +346,9 @@ class Replanner:
     def _without_excluded(
         self, excluded: ExcludedModels, here: _Position, prefix: tuple[str, ...], tried: Collection[str]
     ) -> tuple[Decision, str]:
-        """Return a plan that does not run an excluded model next, and a note.
+        """Return a plan whose next model is not excluded, and a note that names the models left out because they failed.
 
-        The note names the models left out because they failed. A failed model is used if no other model fits the bounds.
+        If the bounds can only be met with a failed model, the plan may use this model, and the note is empty.
         """
         objective, node = self._objective, here["node"]
         barred = set(tried)
@@ -367,7 +369,7 @@ class Replanner:
 
 
 class _Position(TypedDict):
-    """The request's position and progress, as keyword arguments of :meth:`Planner.plan`."""
+    """The keyword arguments of :meth:`Planner.plan` that describe the request's position and progress; see there."""
 
     node: int
     elapsed_s: float

@@ -58,9 +58,10 @@ class Belief:
         return stage, ""
 
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
-        """Return (the names that the trie gives these stages after the outcomes so far, a note for the trace).
+        """Return (the trie's names for the next ``stages``, given the outcomes so far; a note for the trace).
 
-        The note is empty unless requests with these outcomes end here or the profile lacks the outcome.
+        The trie may have several stages for one stage of the application: one for each outcome of the call before. The note
+        says that requests with these outcomes end after ``path``, or that the profile lacks the outcome. Otherwise it is empty.
         """
         return stages, ""
 
@@ -72,9 +73,9 @@ class Belief:
         return False
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the number of an answer group: if the request ends after ``path``, its answer is taken from this group.
+        """Return which answer a request that ends after ``path`` should return; None means its last answer.
 
-        A group consists of answers that agree. None if the last answer is to be returned.
+        The result is the number of a class: answers of the request that agree.
         """
         return None
 
@@ -148,18 +149,19 @@ class SeenOutcomes(Belief):
         return not self._numbers and self.arm(path)[0] is None
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the number of an answer group: if the request ends after ``path``, its answer is taken from this group.
+        """Return which answer a request that ends after ``path`` should return; None means its last answer.
 
-        A group consists of answers that agree. None if the last answer is to be returned.
+        The result is the number of a class: answers of the request that agree.
         """
         found = self._outcomes.returned_class(self._seen(path).place)
         held = {self._shown[path[:k]].answer_class for k in range(1, len(path) + 1) if path[:k] in self._shown}
         return found if found in held else None
 
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
-        """Return (the names that the trie gives these stages after the outcomes so far, a note for the trace).
+        """Return (the trie's names for the next ``stages``, given the outcomes so far; a note for the trace).
 
-        The note is empty unless requests with these outcomes end here or the profile lacks the outcome.
+        The trie may have several stages for one stage of the application: one for each outcome of the call before. The note
+        says that requests with these outcomes end after ``path``, or that the profile lacks the outcome. Otherwise it is empty.
         """
         found = [self.arm(path, stage) for stage in ([stages] if isinstance(stages, str) else sorted(stages))]
         arms = frozenset(arm for arm, _ in found if arm is not None)

@@ -182,7 +182,7 @@ class Session(StopRulePolicy):
         return model
 
     def record(self, invocation: Invocation) -> None:
-        """Record a finished call. After a failure, plan the prefix again, if possible without the failed model."""
+        """Record a finished call. If it failed, the next plan for its position avoids the failed model, if possible."""
         excess_s: float | None = None
         try:
             with self._lock:
@@ -549,7 +549,10 @@ class Session(StopRulePolicy):
         return invocation.latency_s - seconds_if_asked(self.planner.annotated, node)
 
     def _used(self, prefix: tuple[str, ...] = ()) -> tuple[float, float]:
-        """Return the seconds since the request's arrival, and the dollars spent here or by another process on the prefix."""
+        """Return the seconds since the request's arrival, and the dollars spent so far.
+
+        The dollars include the calls of ``prefix`` that another process made.
+        """
         elapsed_s = self.clock.now() - self.started_at
         self._elapsed_s = max(self._elapsed_s, elapsed_s)
         if prefix not in self._accounted:

@@ -98,9 +98,10 @@ def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[n
 
 
 def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> FloatArray:
-    """Return, for each node, the mean of its siblings' known entries; without such entries, the mean of the node's column.
+    """Return, for each node, the mean of its siblings' known entries; the node's own mean if there are none.
 
-    ``mean`` and ``count`` are the mean and the number of the known entries of each column, shape (nodes,).
+    The entries are those of a table with a row per request and a column per node. ``mean`` and ``count`` are the mean and the
+    number of the known entries in each column, shape (nodes,).
     """
     parent = np.maximum(cells.trie.parent, 0)
     total = np.bincount(parent, mean * count, len(cells.trie))[parent] - mean * count

@@ -61,9 +61,9 @@ class Entries:
         return ~np.isnan(self.values)
 
     def column_means(self) -> FloatArray:
-        """Return, for each node, the share of right answers among requests for which it is known, shape (nodes,).
+        """Return, for each node, the share of right answers among the requests whose outcome there is known; shape (nodes,).
 
-        A node without known entries gets the mean of its model at its depth.
+        A node without known outcomes gets the mean of its model at its depth.
         """
         total, count = np.nansum(self.values, axis=0), self.is_known.sum(axis=0).astype(np.float64)
         fallback = pooled_mean(self.trie, total, count, prior=0.0, weight=1e-6)

@@ -83,8 +83,8 @@ _STAKES_DOWN = np.array((0.1, 0.25, 0.5, 1.0, 2.0))
 class Bets(Protocol):
     """Several bets against one hypothesis. For each new value, every bet multiplies its wealth by a factor.
 
-    The parameters of an implementation, such as ``most`` of :class:`ShareAbove`, may be arrays: each value then has its own
-    hypothesis.
+    The parameters of an implementation, such as ``most`` of :class:`ShareAbove`, may be arrays. Each element then states a
+    separate hypothesis.
     """
 
     def log_factors(self, value: FloatArray) -> FloatArray:
@@ -96,10 +96,12 @@ class Bets(Protocol):
 
 @dataclass(frozen=True)
 class ShareAbove:
-    """Bets against "the chance of a 1 is at most ``most``", for values 0 and 1, by likelihood ratios of higher chances.
+    """Bets against "the chance of a 1 is at most ``most``", for values 0 and 1.
+
+    Each bet assumes one higher chance, and multiplies its wealth by the likelihood ratio of the two chances.
 
     Args:
-        most: in [0, 1). With 0, any 1 is proof.
+        most: the largest chance under the hypothesis, in [0, 1). If it is 0, a single value of 1 refutes the hypothesis.
     """
 
     most: float | FloatArray
@@ -117,7 +119,7 @@ class ShareAbove:
 
 @dataclass(frozen=True)
 class ShareBelow:
-    """Bets against "the chance of a 1 is at least ``least``", for values 0 and 1."""
+    """An e-process against the hypothesis that values, each 0 or 1, are 1 with a probability of at least ``least``."""
 
     least: float | FloatArray
 
@@ -149,8 +151,8 @@ class MeanAbove:
 class MeanBelow:
     """Bets against "the mean is at least ``least``", given that the mean square distance to ``least`` is at most ``square``.
 
-    With y = s·(least − x), wealth is multiplied by (1 + y + y²/2) / (1 + s²·square/2), whose mean is at most 1 under the
-    hypothesis (Catoni's influence function). A single large value cannot ruin the bet, and the values need no bound.
+    Let s be the stake of a bet, x a value, and y = s·(least − x). The value multiplies the wealth by (1 + y + y²/2) / (1 +
+    s²·square/2). This factor's mean is at most 1 under the hypothesis (Catoni's influence function). The values need no bound.
     """
 
     least: float | FloatArray
@@ -167,19 +169,18 @@ class MeanBelow:
 
 @dataclass
 class EProcess:
-    """The wealth of a sequential test by betting. Many independent tests may be held.
+    """The wealth of a sequential test by betting, or of many independent tests of the same hypothesis.
 
     Half of the wealth is bet from the first value on. The other half is divided among bets that begin at each later value.
 
     A bet that begins with the j-th value, j >= 2, weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. So to
     detect a change after n values, the log wealth has to grow only about log(n) + 2 log(log(n)) more than for a change at the
-    start. An object may hold many independent processes over the same hypothesis: then all arrays begin with the shape of these
-    processes.
+    first value. With many tests, all arrays begin with the shape of the tests.
 
     Attributes:
         bets: the bets, which define the hypothesis.
         count: the number of values added so far.
-        log_wealth: log of the current wealth, a number for a single process or an array over the processes.
+        log_wealth: log of the current wealth: a number for a single test, or an array over the tests.
     """
 
     bets: Bets

@@ -48,9 +48,10 @@ def hypotheses_of(
     Args:
         annotated: the trie.
         node: the index of the node; not the root.
-        alpha: the allowed probability that any of the node's annotations has a larger error than its hypotheses tolerate.
-        points: the difference, in [0, 1), by which a share may differ from its annotation without counting as moved.
-        relative: the fraction by which mean cost and mean latency may differ from their annotations without counting as moved.
+        alpha: the hypotheses also allow for errors of the node's annotations, which are estimates. This is the probability that
+            any of these errors is larger than allowed for.
+        points: how far a share may be from its annotation before it counts as moved, in [0, 1).
+        relative: how far mean cost and mean latency may be from their annotations before they count as moved, as a fraction.
     """
     count = BORROWED_ROWS if annotated.count is None else max(int(annotated.count[node]), BORROWED_ROWS)
     labels = label_shares(annotated, node)

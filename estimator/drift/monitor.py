@@ -25,14 +25,14 @@ ANNOTATION_SHARE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class DriftConfig:
-    """The settings that define when an annotation has moved.
+    """The settings that define when a trie's estimate no longer holds for served requests (has moved).
 
     Args:
         alpha: the chance, in (0, 1), of any false alarm over all nodes and results.
-        points: a share (stops, labels) has moved if it differs by more than this, in [0, 1).
+        points: a share (of stops or of a label) has moved if it differs by more than this, in [0, 1).
         relative: mean cost and mean latency have moved if they differ by more than this fraction, in [0, 1).
-        loaded_seconds: also test the seconds of calls that began while other calls were in flight on their engine. Load
-            makes them longer than the annotation, which is at zero load.
+        loaded_seconds: also test the seconds of calls that began while other calls were in flight on their engine. Such calls
+            take longer than the estimate, which is at zero load.
 
     Raises:
         ConfigError: a value is out of range.
@@ -147,7 +147,7 @@ class DriftMonitor:
         return state
 
     def _bet(self, test: _Test, row: Observation, node: int, at: int) -> None:
-        """Update the test with the result ``row`` of ``node``; if the quantity has moved now, set ``test.moved``.
+        """Update the test with the result ``row`` of ``node``; set ``test.moved`` if the tested quantity has now changed.
 
         ``at`` is the number, from 1, of this result among the node's results.
         """

@@ -39,7 +39,7 @@ class Moved:
 
     @property
     def model(self) -> str:
-        """The model of the node's call."""
+        """The model of the call at :attr:`node`."""
         return self.path[-1]
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,7 +58,8 @@ class DriftReport:
         unplaced: results of paths that the trie lacks, or after an answer that passed the workflow's check; not compared.
         left_out: results of later calls that were not compared. Plans that use signals select, by earlier answers, which
             requests make these calls.
-        under_load: results whose seconds were not compared, because other calls were in flight on the engine when they began.
+        under_load: results whose seconds were not compared, because other calls were in flight on the engine when the result's
+            call began.
     """
 
     alpha: float

@@ -33,8 +33,8 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
     same way. First, each engine's results update the latencies of all its nodes, and each model's results update the costs of
     all its nodes. Then each node is updated from its own results. Latencies of calls that began under load are ignored. If a
     stop rate changes, the chances of a right answer given that the request stops, and given that it continues, stay the same.
-    If the trie has signals, only the latencies by engine and the costs by model change. There, the signals of earlier answers
-    select the requests that reach a node. The shares of the request types become those among the served requests.
+    In the trie of signals, if there is one, only the latencies by engine and the costs by model change. The shares of the
+    request types become those among the served requests.
 
     Args:
         annotated: The trie.

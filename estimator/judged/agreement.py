@@ -19,10 +19,10 @@ Z95 = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A share of requests, with a standard error that is never 0.
+    """A rate such as a judge's sensitivity, measured on requests, with a standard error that is never 0.
 
     Attributes:
-        share: The mean over requests of each request's share, in [0, 1].
+        share: The rate, in [0, 1]: the mean of one share per request, such as the share of its verdicts that are correct.
         requests: The number of these requests.
     """
 
@@ -37,16 +37,15 @@ class Rate:
 
     @property
     def variance(self) -> float:
-        """The variance of the share, by the Beta distribution that these requests and Jeffreys' prior give.
+        """The variance of :attr:`share`, by the Beta distribution that follows from Jeffreys' prior and the requests' shares.
 
-        Results of one request are not independent, so each request counts once. If the results of a request differ, its share
-        varies less than assumed, so the variance is too large rather than too small.
+        Each request counts once, however many results it has. If anything, the variance is too large.
         """
         mean = (self.share * self.requests + 0.5) / (self.requests + 1.0)
         return mean * (1.0 - mean) / (self.requests + 2.0)
 
     def interval(self) -> tuple[float, float]:
-        """Return the 90 % interval of the share, by the same Beta distribution."""
+        """Return the 90 % interval of :attr:`share`, by the Beta distribution from which :attr:`variance` is computed."""
         from scipy.stats import beta
 
         right = self.share * self.requests

@@ -63,7 +63,7 @@ class ArmQuestions:
 
     @classmethod
     def of(cls, trie: Trie, arms: Arms) -> ArmQuestions:
-        """Return the rows of all nodes that have several branches."""
+        """Return the regression's rows for all nodes of ``trie`` that have several branches."""
         pairs = np.where(trie.answerable, 2, 1).astype(np.int64)
         n_rows = np.where(arms.is_choice, (arms.count - 1) * pairs, 0)
         start = np.cumsum(n_rows) - n_rows
@@ -77,9 +77,10 @@ class ArmQuestions:
         return int(self.arms.count.max(initial=0))
 
     def row(self, node: Ints, order: int, right: int) -> Ints:
-        """Return the row's index for each ``node``, given the branch at position ``order`` and a wrong (0) or right (1) answer.
+        """Return, for each node in ``node``, the index of the regression's row for one of the node's branches.
 
-        At a node that is not answerable, right and wrong answers share a row.
+        ``order`` is the position of the branch among the node's branches. ``right`` is 0 for a wrong answer before the branch,
+        1 for a right one. At a node at which no answer exists, both share a row.
         """
         return self.start[node] + order * self.pairs[node] + np.minimum(right, self.pairs[node] - 1)
 
@@ -87,12 +88,13 @@ class ArmQuestions:
         """Return P(branch | the request continues, the answer is wrong or right); shape (nodes, most branches, 2, points).
 
         The second index is the branch's position among its node's branches, the third is 0 for a wrong and 1 for a right
-        answer. Positions beyond a node's branches have 0.
+        answer. Positions beyond a node's branches have 0. A point is a value of the latent difficulty.
 
         Args:
-            probability: P(yes) of the rows, shape (rows, points).
+            probability: The answers of the regressions, shape (rows, points). Each row asks whether a request takes a branch,
+                given that it takes no earlier branch of the node.
             nodes: the nodes with several branches.
-            base: position in ``probability`` of each row of the regression; None if ``probability`` holds all rows.
+            base: the index in ``probability`` of each row of the regression; None if ``probability`` holds all rows.
         """
         found = np.zeros((len(nodes), self.most_arms, 2, probability.shape[1]))
         for right in (0, 1):
@@ -108,7 +110,10 @@ class ArmQuestions:
 
 
 def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
-    """Return the features of each row of the regression. For a decision at the root, they do not depend on a call."""
+    """Return the features of each row of the regression.
+
+    A row is the question whether a request takes one branch at a node. At the root, the features do not depend on a call.
+    """
     arms, node, order = questions.arms, questions.node, questions.order
     rows = np.arange(len(node), dtype=np.int64)
     stage, model = trie.stage[node].astype(np.int64), trie.model[node].astype(np.int64)
@@ -149,7 +154,7 @@ class ArmModel:
     A decision is one request's choice of a branch at a node with several branches.
 
     Args:
-        questions: the rows of the regression.
+        questions: for each row of the regression, its node, its branch, and whether the answer so far is right.
         regression: the fitted effects.
         request: the index of the request of each decision, shape (decisions,).
         cell: the index of the result whose call made the decision; -1 for the choice of the first stage, which no call made;
@@ -188,7 +193,7 @@ class ArmModel:
 
     @cached_property
     def _rows(self) -> Ints:
-        """The indices of the regression's rows whose nodes have decisions."""
+        """The indices of the regression's rows for the nodes at which requests were seen to choose a branch."""
         return np.flatnonzero(np.isin(self.questions.node, self.nodes))
 
     @cached_property
@@ -247,7 +252,7 @@ class ArmModel:
 class ChoiceProbabilities:
     """P(branch | its node is reached and the request continues), given a wrong or a right answer there.
 
-    Both arrays have the shape (branches, points).
+    Both arrays have the shape (branches, points). The points are values of the latent difficulty.
     """
 
     if_wrong: FloatArray

@@ -67,10 +67,9 @@ class LatentFit:
     Args:
         posterior: P(grid point) of each request, shape (requests, points).
         grid: the points of the latent difficulty (higher is easier), shape (points,).
-        probabilities: P(yes) of each question at each node.
+        probabilities: P(right answer), P(stop after a right answer) and P(stop after a wrong answer) at each node.
         belief: P(right) of each result, shape (results, 1) or (results, points).
-        regressions: a regression for each question, in the order of :class:`OutcomeProbabilities`; None for a question with a
-            certain answer.
+        regressions: a regression for each of these three probabilities, in this order; None for one that is always 0 or 1.
         arms: the model of the branches; None if every node has only a single branch.
     """
 
@@ -92,7 +91,7 @@ class LatentFit:
 def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> LatentFit:
     """Fit the latent model by expectation maximization (EM) and return it.
 
-    Each iteration takes a Newton step for each question and updates each request's posterior.
+    Each iteration takes a Newton step for each regression, and updates the posterior of each request's difficulty.
 
     Args:
         cells: the results.
@@ -115,7 +114,7 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
 
 
 class _ExpectationMaximization:
-    """The state of the EM fit: the results, and the current regressions of the three questions and of the branches.
+    """The state of the EM fit: the results, and the logistic regressions that predict a call's outcome and the branch after it.
 
     The regressions are fitted to sums over each node's results, because all results of a node have the same features.
     """
@@ -144,9 +143,9 @@ class _ExpectationMaximization:
         )
 
     def probabilities(self, *, of_all: bool = True) -> OutcomeProbabilities:
-        """Return P(yes) of the three questions at all nodes, or without ``of_all`` only at the nodes with results.
+        """Return the probabilities of a right answer, of a stop after a right answer, and of a stop after a wrong answer.
 
-        Under the oracle stop, a right answer always stops the request and, without failed calls, a wrong answer never does.
+        The result has all nodes or, without ``of_all``, only the nodes with results.
         """
         answerable = self.cells.trie.answerable if of_all else self.cells.trie.answerable[self.rows]
         certain = np.ones((len(answerable), len(self.grid)))
@@ -157,10 +156,11 @@ class _ExpectationMaximization:
         return OutcomeProbabilities(right * answerable[:, None], stop_if_right, stop_if_wrong)
 
     def expect(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Do the E step: return P(latent difficulty) of each request, and P(right) of each result.
+        """Do the E step: return P(latent difficulty) for each request, and P(right) for each result.
 
-        ``weights``, shape (points,), has the weight of each difficulty on the grid. The first result has the shape (requests,
-        points), the second (results, 1) or (results, points).
+        The first array has the shape (requests, points), where a point is a difficulty on the grid. The second has the shape
+        (results, points), or (results, 1) if P(right) is the same for all difficulties. ``weights`` has the weight of each
+        point, shape (points,).
         """
         known = self.probabilities(of_all=False)
         # For each cell, the log chance of what was seen (stopped or not) together with a right answer, and with a wrong one. It
@@ -229,14 +229,14 @@ class _ExpectationMaximization:
         return of_first
 
     def _sum(self, values: FloatArray) -> FloatArray:
-        """Return the sum of the results' values for each node with results; shape (nodes, points)."""
+        """Return, for each node with results, the sum of ``values`` over its results; shape (nodes, grid points)."""
         return np.asarray(np.add.reduceat(values, self._starts, axis=0), dtype=np.float64)
 
 
 def _log_stop(probability: FloatArray) -> FloatArray:
-    """Return log P(continues) and log P(stops), shape (2, rows, points).
+    """Return log P(continues) and log P(stops), stacked along a first axis of length 2.
 
-    ``probability`` is P(stops), shape (rows, points).
+    ``probability`` is P(stops); the other axes of the result are those of ``probability``.
     """
     return np.stack([_log(1.0 - probability), _log(probability)])
 

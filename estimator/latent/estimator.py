@@ -86,7 +86,7 @@ def _predicted(cells: ObservationTable, fit: LatentFit) -> PredictedRates | Merg
 
 
 def _sizes_by_outcome(cells: ObservationTable, fit: LatentFit, predicted: PredictedRates | MergedRates) -> SizesByOutcome:
-    """Return the model that predicts request sizes: from the latent difficulty or, if the fit has none, from stops."""
+    """Return the model that predicts the sizes of requests from their difficulty or, if the fit has none, from stop rates."""
     if isinstance(predicted, MergedRates):
         return SizesByDifficulty(fit.posterior, fit.grid, predicted.mix)
     unseen = predicted.unseen.sum(axis=1)

@@ -72,11 +72,11 @@ class FeatureMatrix:
     Args:
         design: CSR matrix of the features that change the probability at every difficulty, shape (rows, effects); the root's
             row is zero.
-        group: index into ``groups`` of each effect, shape (effects,).
+        group: the group of each effect, as an index into ``groups``; shape (effects,).
         groups: the names of the groups; the effects of a group share one prior variance.
         slope: CSR matrix of the features that change the influence of the latent difficulty, shape (rows, slopes): an overall
             slope, and slopes per stage and model.
-        slope_group: index of each slope's group, shape (slopes,).
+        slope_group: the group of each slope, as a number from 0; shape (slopes,).
     """
 
     design: Matrix
@@ -129,7 +129,7 @@ class FeatureMatrix:
 
     @cached_property
     def dense(self) -> tuple[FloatArray, FloatArray]:
-        """``design`` and ``slope`` as dense arrays, shape (rows, effects) and (rows, slopes), for use in every step."""
+        """``design`` and ``slope`` as dense arrays, shape (rows, effects) and (rows, slopes)."""
         return self.design.toarray(), self.slope.toarray()
 
 
@@ -153,7 +153,7 @@ class Part:
 
 
 def _arm_parts(trie: Trie) -> list[Part]:
-    """Return the groups of columns for effects of earlier branches: how they change the logits of later nodes."""
+    """Return the features of a request's earlier branches, as groups of columns. They change the logits of later nodes."""
     stage, model = trie.stage.astype(np.int64), trie.model.astype(np.int64)
     nodes = certain_nodes(trie)
     up = trie.parent[nodes].astype(np.int64)
@@ -166,10 +166,13 @@ def _arm_parts(trie: Trie) -> list[Part]:
 
 
 def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[Any] | None = None) -> Part:
-    """Return a group of columns with one column for each combination of labels (>= -1) that occurs.
+    """Return a group of matrix columns, one column for each combination of labels that occurs.
 
-    Each of ``rows`` has one entry, in the column of its labels, with the value ``times`` (1 if None). ``labels`` are arrays
-    with one label for each of ``rows``.
+    Args:
+        name: The name of the group.
+        rows: The row of each entry of the matrix.
+        *labels: Arrays with an integer label >= -1 for each entry. An entry's labels determine its column.
+        times: The value of each entry; None makes all values 1.
     """
     code = np.zeros(len(rows), np.int64)
     for label in labels:
@@ -195,10 +198,10 @@ def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
 
 
 def just_before(trie: Trie, label: Ints) -> Ints:
-    """Return, for each node, the label of the call that comes right before the node's call, shape (nodes,).
+    """Return, for each node, the label of the call right before the node's own call, shape (nodes,).
 
-    For first calls, it is the label of the root. It is -1 if several sequences of calls lead to the node and the labels of
-    their last calls are not all equal. ``label`` has the label of each node's own call, shape (nodes,).
+    A label is a number, for example of a stage and model; ``label`` has the label of each node's own call. A first call gets
+    the label of the root. The result is -1 if several sequences of calls lead to the node and end with different labels.
     """
     order = np.argsort(trie.target, kind="stable")
     starts = np.flatnonzero(np.diff(trie.target[order], prepend=0))  # every node except the root has an edge into it
@@ -208,12 +211,10 @@ def just_before(trie: Trie, label: Ints) -> Ints:
 
 
 def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
-    """Return, for each node, the labels of calls that every request at the node has made before, as arrays (node, label,
-    times).
+    """Return how often every request at a node has made earlier calls with a certain label, as arrays (node, label, times).
 
-    Several histories (sequences of calls) may lead to a node. ``times`` is the minimum number of a label's occurrences over
-    them. The arrays are sorted by node, then label. With ``memory=k``, the last k calls of a loop are the same in all these
-    histories.
+    Each item says: whichever calls led to the node, at least ``times`` of them have the label. Only numbers above 0 are
+    included. The arrays are sorted by node, then label.
 
     Args:
         trie: the trie.
@@ -262,11 +263,10 @@ def _choice(trie: Trie) -> Ints:
 
 
 def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
-    """Return the earlier decisions between several branches on the way to each node, as arrays (node, decision, branch).
+    """Return which branch a request took at earlier decisions on its way to each node, as arrays (node, decision, branch).
 
-    ``decision`` is the node at which the choice was made, ``branch`` the node that it led to. Several histories (sequences of
-    calls) may lead to a node. Then only the last decision is known, and only if all of them made it after the same stage and
-    model.
+    ``decision`` is the node after which several branches were possible; ``branch`` is the next node on the taken branch. If
+    several sequences of calls may lead to a node, at most the decision right before it is included.
     """
     is_choice = arms_of(trie).is_choice
     nodes = at = certain_nodes(trie)

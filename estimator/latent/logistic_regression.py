@@ -21,7 +21,7 @@ LONGEST_STEP = 3.0
 
 @dataclass(frozen=True)
 class Prior:
-    """The prior of a question's regression.
+    """The prior of one regression, which predicts the answer to a yes/no question such as "is the answer right".
 
     Args:
         slope: mean of the overall slope, in logits per standard deviation of difficulty.
@@ -83,7 +83,10 @@ class Regression:
         )
 
     def probabilities(self, at: FeatureMatrix | None = None) -> FloatArray:
-        """Return P(yes) of the rows of ``at``, or of all rows of ``features`` if it is None; shape (rows, points)."""
+        """Return the probability that the question is answered with yes, for each row of ``at`` and each grid point.
+
+        The result has the shape (rows, points). If ``at`` is None, the rows are those of :attr:`features`.
+        """
         design, slope = (self.features.design, self.features.slope) if at is None else at.dense
         n_effects = design.shape[1]
         level = design @ self.coefficients[:n_effects]
@@ -94,7 +97,7 @@ class Regression:
 
         Args:
             at: the features of the rows with results.
-            yes: the expected number of results that answer the question with yes, shape (rows, points).
+            yes: the expected number of results that answer the question with yes, shape (rows, grid points).
             asked: the expected number of results that answer the question, with yes or no; same shape.
         """
         probability = self.probabilities(at)

@@ -99,7 +99,10 @@ def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
 
 
 def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
-    """Return P(branch) and P(branch and right answer), given that the branch's node is reached; shape (branches, points)."""
+    """Return P(branch is taken) and P(branch is taken and the answer so far is right) for requests at the branch's node.
+
+    Both have the shape (branches, points). A point is a grid point of the request's difficulty.
+    """
     shares, source = fit.shares(arms), arms.source
     on_right, on_wrong = probabilities.on_right, probabilities.on_wrong
     on_right[0], on_wrong[0] = 0.0, 1.0  # the root is not an invocation: nothing was fitted there, and no request ends there
@@ -166,7 +169,7 @@ def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbab
 def _moved(
     cells: ObservationTable, probability: FloatArray, regression: Regression | None, yes: FloatArray, asked: FloatArray
 ) -> FloatArray:
-    """Return ``probability`` with each node's logit shifted towards the answers that the node's results give.
+    """Return ``probability`` with the logit of each node shifted towards the share of "yes" in the node's results.
 
     The shifts have a normal prior. Its variance is the part of the variance between nodes that chance does not explain.
     Without a regression, ``probability`` is returned unchanged.
@@ -174,9 +177,9 @@ def _moved(
     Args:
         cells: the results.
         probability: P(yes) at each node, shape (nodes, points).
-        regression: the fitted regression of the question; None for a question with a certain answer.
-        yes: the expected number of yes answers of each result, shape (results, points).
-        asked: the expected number of answers of each result, shape (results, points).
+        regression: the fitted regression of a yes/no question; None for a question with a certain answer.
+        yes: the expected number of "yes" of each result, shape (results, points).
+        asked: the expected number of "yes" and "no" of each result, shape (results, points).
     """
     if regression is None:
         return probability

@@ -25,14 +25,15 @@ TINY = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class PredictedRates:
-    """Predicted rates of every node; arrays have shape (nodes,).
+    """Predicted rates of every node; arrays have shape (nodes,) or (nodes, points). A point is a value of the latent
+    difficulty.
 
     Args:
-        rates: the rates over observed and predicted requests.
+        rates: the probabilities that a request stops and that its answer is right, over observed and unobserved requests.
         arm_rates: probabilities of the branches, per node.
         reaching: expected number of requests that reach the node, including the ``cells.count`` observed requests.
-        unseen: expected number of unobserved requests that reach the node, by grid point, shape (nodes, points).
-        mean_difficulty: mean grid value of all requests that reach the node, observed or not.
+        unseen: expected number of unobserved requests that reach the node, by difficulty; shape (nodes, points).
+        mean_difficulty: mean latent difficulty of all requests that reach the node, observed or not.
         arms: the branches.
         shares: P(branch | continues) of each branch.
         on_right: expected number of unobserved requests that continue with a right answer, shape (nodes, points).
@@ -51,12 +52,11 @@ class PredictedRates:
 
 
 def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
-    """Propagate every request down all paths and branches, and return the expected rates of every node.
+    """Return the expected rates of every node, by following all requests down the paths and branches of the trie.
 
-    A request observed at a node certainly reaches it. It counts there as one request, divided over the grid points by its
-    posterior P(grid point | all its results). If it continues, it counts on the branch that it took or, if this is unknown, on
-    the predicted branches. All other requests are propagated as a single mass per grid point, so the work is nodes x points,
-    whatever the number of requests.
+    A request with a result at a node reaches it. There it is divided over the grid points of the difficulty by P(grid point |
+    all its results). If it continues, it counts on the branch that it took or, if this is unknown, on the predicted branches.
+    Other requests reach a node with the predicted probabilities.
     """
     trie, probabilities = cells.trie, fit.probabilities
     arms = arms_of(trie)
@@ -94,9 +94,15 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
 
 
 def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen: FloatArray) -> tuple[Rates, FloatArray]:
-    """Return the rates over observed and expected unobserved requests of each node, and the number of all these requests.
+    """Return each node's rates of stops and of right answers, and the number of requests that reach the node.
 
-    ``unseen`` and ``seen`` are the numbers of unobserved and observed requests that reach each node, shape (nodes, points).
+    Both cover observed requests, and unobserved requests with their expected outcomes.
+
+    Args:
+        cells: The observed results.
+        fit: The latent model.
+        unseen: The number of unobserved requests of each latent difficulty that reach each node, shape (nodes, points).
+        seen: The number of observed requests, in the same form.
     """
     probabilities, stopped, size = fit.probabilities, cells.stop, len(cells.trie)
     stop, right = probabilities.stop, probabilities.right

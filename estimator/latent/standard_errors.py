@@ -111,7 +111,7 @@ def standard_errors(
 
 @dataclass(frozen=True, eq=False)
 class MovedRates:
-    """The regression of one question, and the derivatives of rates by its logits; arrays have shape (nodes,).
+    """A regression, and how the rates at the nodes change with the logits that it predicts; arrays have shape (nodes,).
 
     Attributes:
         regression: the regression.
@@ -131,7 +131,11 @@ class MovedRates:
 
 
 def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTrie) -> Iterator[MovedRates]:
-    """Yield the derivatives for each regression of the fit: right, stop if right, stop if wrong, and branches, if any."""
+    """Yield, for each regression of the fit, the derivatives of the trie's rates by the regression's logits.
+
+    The regressions predict whether an answer is right, whether a right answer ends the request, whether a wrong answer ends it,
+    and which branch is taken. Regressions that the fit lacks are left out.
+    """
     reach, found = annotated.reach, fit.probabilities
     nothing = np.zeros(len(reach))
     ended = annotated.trie.accumulate(reach * annotated.stop_success)
@@ -149,7 +153,11 @@ def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTri
 
 
 def _steps(fit: LatentFit, predicted: PredictedRates) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the derivatives of log P(branch into each node) by its parent's logits of right, stop if right, stop if wrong."""
+    """Return how log P(branch into each node) changes with three logits of the node's parent.
+
+    They are the logits of P(right answer), P(stop if right) and P(stop if wrong). Each result is an array of derivatives,
+    shape (nodes,).
+    """
     up = predicted.arms.source
     share = predicted.unseen[up] / np.maximum(predicted.reaching[up], TINY)[:, None]
     found = fit.probabilities
@@ -194,17 +202,18 @@ def _choice_steps(model: ArmModel, predicted: PredictedRates) -> tuple[Matrix, M
 
 
 class Gradients(NamedTuple):
-    """Derivatives by a question's coefficients, times a root of their covariance, at the nodes of one subtree of the root.
+    """How rates at the nodes of one subtree of the root change with the coefficients of one regression.
 
-    Arrays have one row per node, shape (nodes, coefficients), except ``up``; ``passed`` and ``own`` are 0 without an effect.
+    Each row is the gradient at one node by the coefficients, times a Cholesky factor of their covariance. Arrays have the shape
+    (nodes, coefficients), except ``up``. ``passed`` and ``own`` are 0 if the coefficients do not affect them.
 
     Attributes:
         nodes: the range of the subtree's nodes.
         trie: the trie.
         up: the index of each node's parent, shape (nodes,).
-        arm: the change of log P(branch into the node).
-        passed: the change of the probability that a request ends at the parent with a correct answer.
-        own: the change of the probability that a request ends at the node with a correct answer, if the path ends there.
+        arm: the gradient of log P(branch into the node).
+        passed: the gradient of the probability that a request ends at the parent with a correct answer.
+        own: the gradient of the probability that a request ends at the node with a correct answer, if the path ends there.
     """
 
     nodes: slice
@@ -215,22 +224,25 @@ class Gradients(NamedTuple):
     own: FloatArray | float
 
     def of_accuracy(self, accuracy: FloatArray, ended: FloatArray) -> FloatArray:
-        """Return the gradient of the accuracy of each node's path.
+        """Return the gradient of the accuracy of the path to each node of the subtree; shape (nodes, coefficients).
 
         Args:
-            accuracy: the accuracy of the paths to these nodes.
+            accuracy: the accuracy of the path to each node of the subtree, shape (nodes,).
             ended: for each node of the trie, the probability that a request ends at the node, or at an ancestor of it, with a
                 correct answer.
         """
         return self.own + self.of_later(accuracy, ended, self.passed)
 
     def of_later(self, metric: FloatArray, before: FloatArray, passed: FloatArray | float = 0.0) -> FloatArray:
-        """Return the part of a path metric's gradient that arises because branches change how likely later nodes are.
+        """Return the part of a path metric's gradient that comes from the probabilities of the branches along the path.
 
         Args:
             metric: the metric of the path to each node of the subtree, shape (nodes,).
-            before: the part of the metric up to a node; one element for each node of the whole trie.
-            passed: the direct change of the metric by each step, shape (nodes, coefficients), or 0.
+            before: for each node of the whole trie, the part of the metric up to this node.
+            passed: the change of the metric at each node that does not come from branches, shape (nodes, coefficients); or 0.
+
+        Returns:
+            An array of shape (nodes, coefficients).
         """
         along = self._running(self.arm) * metric[:, None]
         return along + self._running(passed - before[self.up][:, None] * self.arm)
@@ -248,7 +260,10 @@ class Gradients(NamedTuple):
 
 
 def gradients(trie: Trie, question: MovedRates, predicted: PredictedRates) -> Iterator[Gradients]:
-    """Yield the derivatives by a question's coefficients, for one subtree of the root at a time to limit memory."""
+    """Yield how the nodes' probabilities change with the coefficients of one regression; see :class:`Gradients`.
+
+    There is one item for each subtree of the root, to limit memory.
+    """
     basis = np.asarray(np.linalg.cholesky(question.regression.covariance), dtype=np.float64)
     features = question.regression.features
     n_effects = features.design.shape[1]
@@ -281,7 +296,10 @@ def _squares(gradient: FloatArray) -> FloatArray:
 
 
 def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
-    """Return the variance of each branch's share due to the sample of requests that reach its node."""
+    """Return, for each node, the sampling variance of the share of requests that take the branch to this node.
+
+    The sample consists of the requests that reach the node's parent.
+    """
     up = np.maximum(trie.parent, 0)
     reaching = np.maximum(predicted.reaching[up], 1.0)
     shrunk = (predicted.arm_rates.arm * reaching + 1.0) / (reaching + 2.0)
@@ -290,9 +308,9 @@ def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
 
 
 def _unknown(cells: ObservationTable, predicted: PredictedRates) -> FloatArray:
-    """Return for each node the share of requests for which it was not observed how they leave the path to the node.
+    """Return, for each node, the share of requests for which it is unknown where they leave the path to the node.
 
-    A request leaves the path at its end, by an earlier stop, or on another branch.
+    A request leaves the path when it ends or takes another branch.
     """
     trie, arms, size = cells.trie, predicted.arms, len(cells.trie)
     stops = np.bincount(cells.node[cells.stop], minlength=size).astype(np.float64)

@@ -190,9 +190,10 @@ def _step(node: Any, step: str | int, paths: dict[str, Path]) -> Iterator[dict[s
 
 
 def _of_words(wanted: Sequence[tuple[str, Binding]], sources: Sources) -> Iterator[Filled]:
-    """Yield arguments filled in with tokens of the shapes that ``wanted`` names, those of the newest message first.
+    """Yield sets of arguments that are filled with tokens of the user's messages, those of the newest message first.
 
-    Tokens close to each other are combined.
+    ``wanted`` has each argument's name and its binding, which gives the shape that the argument's token must have. For one
+    message, sets whose tokens are close to each other come first.
     """
     lists = [sources.tokens.get(one.shape, []) for _, one in wanted]
     if not all(lists):

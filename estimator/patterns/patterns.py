@@ -40,9 +40,10 @@ class Patterns:
 
     Args:
         reads: the names of the read-only tools.
-        sets: pairs of a tool and a set of bindings for its arguments.
+        sets: pairs of a tool and a set of bindings, which says where the arguments of the tool's calls come from.
         counts: for each key under which possible calls are counted (:func:`~vinelm.estimator.patterns.regression.keys_of`), the
-            numbers (hits, trials). Trials are all these calls; hits are those requested before the next write.
+            numbers (hits, trials). Trials are all calls with this key. Hits are those of them that were requested before the
+            next call of a writing tool.
         coefficients: the coefficients of the logistic regression, one for each feature; empty without enough data.
         seconds: quantiles of the recorded durations of each read in seconds, by its name; at most :data:`MOST_SECONDS` for
             each.
@@ -91,7 +92,10 @@ class Patterns:
         return PatternsInRun(self)
 
     def candidates_of(self, seen: SessionState) -> list[ToolCandidate]:
-        """Like :meth:`candidates`, for a session state that the caller keeps up to date with :meth:`SessionState.add`."""
+        """Return the reads that may be requested before the next write, most likely first, like :meth:`candidates`.
+
+        ``seen`` is the session's state, which the caller keeps up to date with :meth:`SessionState.add`.
+        """
         if not self.coefficients:
             return []
         found = []
@@ -107,10 +111,10 @@ class Patterns:
 
 
 class PatternsInRun:
-    """Patterns together with the state of one run of the application, whose reads they predict. Not thread-safe.
+    """Predicts the next reads (calls of read-only tools) in one run of an application. Not thread-safe.
 
     Args:
-        patterns: the patterns.
+        patterns: the application's patterns: which reads usually follow which events.
     """
 
     __slots__ = ("_known", "_patterns", "_seen")
@@ -119,7 +123,10 @@ class PatternsInRun:
         self._patterns, self._known, self._seen = patterns, list[str | ToolEvent](), SessionState(patterns.reads)
 
     def candidates(self, history: History) -> list[ToolCandidate]:
-        """Return the reads that may be requested before the next write, most likely first; process only new events."""
+        """Return the reads that may be requested before the next call of a writing tool, most likely first.
+
+        Only events that were not in the previous ``history`` are processed.
+        """
         if not begins_with(history, self._known):
             self._known, self._seen = [], SessionState(self._patterns.reads)
         for event in history[len(self._known) :]:
@@ -221,14 +228,14 @@ def _count(
     reads: frozenset[str],
     support: Mapping[tuple[str, Bindings], set[Hashable]],
 ) -> tuple[list[tuple[str, Bindings]], dict[Key, list[int]], dict[Hashable, dict[Key, list[int]]]]:
-    """Count how often the calls of each set of bindings are requested, and drop the sets whose calls are never likely.
+    """Count how often the predicted calls are requested, and drop the sets of bindings whose calls are never likely.
 
-    The keys of ``support`` are the sets to choose from, as (tool, bindings). Its values are the groups of sessions in which the
-    set yielded a call.
+    A set of bindings states where each argument of a tool's call comes from, and so predicts calls. The keys of ``support`` are
+    the sets to choose from, as (tool, bindings). Its values are the groups of sessions in which the set predicted a call.
 
     Returns:
-        The sets that remain; the counts [hits, trials] by key, in which these sets are numbered from 0; and the same counts
-            separately for each group.
+        Three items: the sets that remain; the counts [requested calls, predicted calls], keyed by :data:`Key`; and the same
+            counts for each group of sessions. In the keys, the remaining sets are numbered from 0.
     """
     found = list(support)
     counts: dict[Hashable, dict[Key, list[int]]] = defaultdict(dict)
@@ -252,9 +259,9 @@ def _count(
 def _moments(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str], sets: Sequence[tuple[str, Bindings]]
 ) -> Iterator[Moment]:
-    """Yield every possible call after every event of each session.
+    """Yield, after each event of each session, every call that was then possible, and whether it was requested later.
 
-    The state ``seen`` of a yielded moment is valid only until the next moment is requested.
+    The state ``seen`` of a yielded :class:`Moment` is valid only until the next moment is requested.
     """
     ready = with_sources(sets)
     for session, group in zip(sessions, groups, strict=True):

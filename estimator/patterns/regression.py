@@ -47,9 +47,10 @@ def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
 
 
 def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
-    """Return for each key the share of trials that were hits, shrunk towards the share of the next shorter suffix.
+    """Return, for each key, the estimated probability that a call counted under this key is a hit.
 
-    ``keys`` are ordered by the length of their suffix of earlier events, from the shortest.
+    A key's share of hits is shrunk towards the estimate for the key before it. ``keys`` describe the same call after ever
+    longer sequences of earlier events, the shortest first.
     """
     values, p = [], PRIOR
     for key in keys:
@@ -64,8 +65,8 @@ def features_of(
 ) -> list[float] | None:
     """Return the values of :data:`FEATURES` for a possible call.
 
-    They depend on the session, and on the sets of bindings that yield the call, mainly the set for which the call is most
-    likely.
+    They depend on the session, and on the sets of bindings (sources of the call's arguments) that yield the call, mainly the
+    set for which it is most likely.
 
     Returns None for a call whose counts give a probability below :data:`FLOOR`.
 
@@ -73,7 +74,8 @@ def features_of(
         possible: the call.
         seen: the session so far.
         sets: the tools and sets of bindings.
-        lookup: returns the hits and trials of a key.
+        lookup: takes a key, which describes a kind of possible call. Returns how many calls of this kind were requested before
+            the next write, and how many there were.
     """
     chains = [(backed_off(keys_of(one, possible.is_again, seen), lookup), one) for one in possible.yielded]
     chains.sort(key=lambda chain: -chain[0][-1])
@@ -96,7 +98,7 @@ def features_of(
 
 
 def probability(features: Sequence[float], coefficients: Sequence[float]) -> float:
-    """Return the calibrated probability that the call with these features is requested before the next write."""
+    """Return the calibrated probability that a call with these features is requested before the next call of a writing tool."""
     score = sum(map(float.__mul__, map(float, features), coefficients))
     return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, score))))
 

@@ -55,7 +55,7 @@ class Replayed:
 
     @property
     def ready_share(self) -> float:
-        """The share of the reads that were ready; 0 if there are no reads."""
+        """The share of the reads whose result was already available or in flight; 0 if there are no reads."""
         return self.ready / max(1, self.reads)
 
     @property
@@ -108,7 +108,7 @@ def replay(
     cost_usd: float = 0.0,
     messages_s: Mapping[int, float] | None = None,
 ) -> Replayed:
-    """Replay one session in virtual time, as if reads had been prefetched, and return the sums over it.
+    """Replay one session in virtual time, as if reads had been prefetched, and return its counts, seconds and dollars.
 
     A prefetch starts together with a model call, if fewer than ``at_once`` prefetches are running; a write makes all results
     stale. A model call takes the time between two tool calls.
@@ -180,7 +180,7 @@ def hold_out(
     groups: Sequence[Hashable] | None = None,
     cost_usd: float = 0.0,
 ) -> Replayed:
-    """Divide sessions into folds, replay each session with patterns mined from the other folds, and return the sums.
+    """Divide sessions into folds, replay each session with patterns mined from the other folds, and return the summed results.
 
     Sessions of a group share a fold.
 

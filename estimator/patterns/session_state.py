@@ -26,9 +26,10 @@ WithSources = tuple[str, Bindings, tuple[str, ...]]
 
 
 def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...]:
-    """Return triples: a tool, its bindings, and the names of the sources that the bindings read.
+    """Return, for each set of bindings, (its tool, the bindings, the names of the sources that the bindings read).
 
-    Constants have no source. For the names see :attr:`Binding.reads`.
+    A binding gives the source of one argument of a predicted call. Constants have no source. For the names see
+    :attr:`Binding.reads`.
     """
     return tuple((tool, of, tuple({one.reads: None for _, one in of if one.kind != "constant"})) for tool, of in sets)
 
@@ -54,7 +55,14 @@ class Yielded(NamedTuple):
 
 @dataclass(slots=True)
 class Possible:
-    """A possible call: its tool and arguments, whether it was executed before the last write, and the sets that yield it."""
+    """A tool call that may come next.
+
+    Attributes:
+        tool, arguments: the call.
+        is_again: whether an equal call was executed before the last write.
+        yielded: one item for each set of bindings (sources of arguments) that gives this call, with the call's rank among all
+            calls that the set gives.
+    """
 
     tool: str
     arguments: dict[str, Any]
@@ -118,9 +126,10 @@ class SessionState:
             self.sources.add_call(at, event)
 
     def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
-        """Return the calls that the sets of bindings yield now, by the call's key.
+        """Return the calls that the sets of bindings yield now, keyed by the call's key.
 
-        Calls already executed since the last write are left out.
+        A set of bindings says where the arguments of a tool's calls come from. Calls already executed since the last write are
+        left out.
         """
         found: dict[str, Possible] = {}
         version_of = self.sources.versions.get

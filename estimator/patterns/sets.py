@@ -31,9 +31,10 @@ _MOST_LEAVES = 2000
 def find_sets(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str]
 ) -> dict[tuple[str, Bindings], set[Hashable]]:
-    """Return a few sets of bindings for each tool, which yield the recorded reads.
+    """Return, for each tool, a few sets of bindings (sources of its arguments) that together explain the recorded reads.
 
-    The result is a dictionary from (tool, bindings) to the groups of sessions in which this set yielded a recorded call.
+    The result maps (tool, set of bindings) to the groups of those sessions in which the set gives the arguments of a recorded
+    read.
     """
     finder = _Finder(sessions, groups, reads)
     support: dict[tuple[str, str, Binding], set[Hashable]] = defaultdict(set)
@@ -68,9 +69,9 @@ class _Yield:
     """The recorded reads that one set of bindings (sources of a call's arguments) explains.
 
     Attributes:
-        calls: the indices of these reads, counted over all recorded reads that have sources.
+        calls: the numbers of these reads. Only recorded reads that have sources are numbered.
         groups: the groups of these reads' sessions.
-        rows: the total number of possible calls that the set gives before these reads, requested or not.
+        rows: the total number of calls that the set predicted before these reads, including calls that were not made.
     """
 
     calls: set[int] = field(default_factory=set)
@@ -79,10 +80,10 @@ class _Yield:
 
 
 def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bindings]]:
-    """Return at most :data:`MOST_SETS` sets that together yield the recorded calls, most useful first.
+    """Return at most :data:`MOST_SETS` sets of bindings that together yield the recorded calls, most useful first.
 
-    They are chosen greedily, by the number of recorded calls that no earlier set yields. Of equally good sets, the one that
-    yields the fewest calls is chosen.
+    A set gives the source of each argument of one tool. Sets are chosen greedily, by the number of recorded calls that no
+    earlier set yields. Of equally good sets, the one that yields the fewest calls is chosen.
     """
     chosen: list[tuple[str, Bindings]] = []
     covered: set[int] = set()
@@ -101,7 +102,7 @@ class _Read(NamedTuple):
     """A recorded read, the possible bindings of its arguments, and the session's state before it.
 
     Attributes:
-        group: the group of the session.
+        group: the group that the session belongs to; a source counts once for each group in which it occurs.
         event: the read.
         sources: the possible bindings by the argument's name.
         seen: the session's state before the read.

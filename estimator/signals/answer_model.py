@@ -86,10 +86,10 @@ class Features:
         """Return the features of these contexts.
 
         Args:
-            contexts: The contexts.
+            contexts: What an answer depends on, except the request: its stage, its model and more.
             model_sd: Prior standard deviation of a model's effect, and of the effect of a price that is ten times as high.
             price: The price of the context's model, as log10 dollars with mean 0 over the models; shape (contexts,).
-            centre: The prior means in standard deviations, shape (effects,); None for 0.
+            centre: The prior mean of each effect, in units of its prior standard deviation, shape (effects,); None for 0.
         """
         models = sorted({c.model for c in contexts})
         stages = sorted({(c.stage, c.is_later) for c in contexts if c.is_later or c.stage != contexts[0].stage})
@@ -135,7 +135,7 @@ class Grid:
 
     @classmethod
     def new(cls) -> Grid:
-        """Return the grid that the module's constants define."""
+        """Return the grid of latent pairs (easiness, popularity of the usual mistake) that the module's constants define."""
         easy, popular = np.linspace(-EASY_END, EASY_END, POINTS_EASY), np.linspace(-POPULAR_END, POPULAR_END, POINTS_POPULAR)
         t, k = (values.ravel() for values in np.meshgrid(easy, popular, indexing="ij"))
         log = -0.5 * (t / EASY_SD) ** 2 - 0.5 * k**2
@@ -147,17 +147,19 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class AnswerFit:
-    """A fitted latent model; the module's docstring explains the types of answers (R, E, V, W1, W2, U).
+    """A fitted latent model of answers. Its types of answers (R, E, V, W1, W2, U) are explained in the module's docstring.
 
     Args:
+        contexts: The situations of calls. A context is everything that an answer depends on, except the request.
+        labels: The labels of results: signal, passed check and next stage.
         grid: The latent pairs (easiness, popularity of the usual mistake); a point is one pair.
         log_weights: Log of their weights, shape (points,).
         features: The effects of the contexts.
-        right_effects: Effects on an answer being right or of type V (alike), shape (effects,).
-        usual_effects: Effects on an answer being the usual mistake, shape (effects,).
-        none: P(E | neither R nor V), the share of missing answers among all others, by context.
-        alike: P(V | R or V), the share of answers of type V among those equal to a right answer, by context.
-        second: P(W2 | W2 or U).
+        right_effects: Effects on an answer being right, or wrong but equal to a right answer (R or V); shape (effects,).
+        usual_effects: Effects on an answer being the request's usual mistake (W1), shape (effects,).
+        none: The share of missing answers (E) among the answers that are neither R nor V, by context.
+        alike: The share of wrong answers (V) among the answers that are R or V, by context.
+        second: The share of the request's second mistake (W2) among the answers that are W2 or U.
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
         same_again: P(the model repeats its earlier answer) by context, NaN if the context is not ``is_again``.
         label_follows_class: Whether all answers of a class have the same label.
@@ -191,12 +193,19 @@ class AnswerFit:
 
     @cached_property
     def log_verdicts(self) -> FloatArray:
-        """Log P(signal | judge, right / missing / wrong, latent pair), shape (judges, 3, signals, points)."""
+        """The log probability of each signal of each judge, by the state of the answer; shape (judges, 3, signals, points).
+
+        The states are right, missing and wrong. A point is a pair of the request's latent traits.
+        """
         return self.verdicts.log_chances(self.verdict_effects, self.grid.easy)
 
     @cached_property
     def log_types(self) -> FloatArray:
-        """Log P(type | context, latent pair), shape (contexts, types, points)."""
+        """The log probability of each type of answer, shape (contexts, types, points).
+
+        A context is everything that an answer depends on, except the request. A point is a pair of latent traits of the
+        request.
+        """
         looks_right = sigmoid((self.features.matrix @ self.right_effects)[:, None] + self.grid.easy)
         usual = sigmoid((self.features.matrix @ self.usual_effects)[:, None] + self.grid.popular)
         none = self.none[:, None]
@@ -231,8 +240,9 @@ class Labelings:
     Args:
         pattern_of: The pattern of each request, shape (requests,).
         pattern: The pattern of each labeling, ascending.
-        counts: Weighted number of the labeling's answers by (context, type), followed by its verdicts by (judge, right /
-            missing / wrong, signal); shape (labelings, contexts * types + verdicts).
+        counts: Weighted counts for each labeling, shape (labelings, contexts * types + verdicts). The first columns count
+            answers by context (the situation of the call) and type. The others count verdicts by judge, correctness of the
+            judged answer (right, missing, wrong) and signal.
     """
 
     pattern_of: Ints
@@ -241,7 +251,7 @@ class Labelings:
 
     @cached_property
     def sparse(self) -> tuple[csr_array, csr_array]:
-        """The array ``counts`` and its transpose as sparse matrices.
+        """The array :attr:`counts` of answers and verdicts, and its transpose, as sparse matrices.
 
         Most counts are zero, and the fit multiplies by both matrices often.
         """
@@ -309,8 +319,8 @@ class Labelings:
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
     """Return the possible assignments of types to a request's classes of agreeing wrong answers, each as one type per class.
 
-    Only the first four classes are distinguished; all others are of type U. If this leaves no assignment, all classes are of
-    type U.
+    Only the first four classes are distinguished; all others are of type U (wrong in a unique way). If this leaves no
+    assignment, all classes are of type U.
 
     Args:
         shared: for each class, whether several models gave the answer.
@@ -342,8 +352,8 @@ def fit_answers(
         table: The answers.
         labelings: The table's labelings, if several fits share them; None to enumerate them here.
         weights: The weight of each request (for the bootstrap), shape (requests,); None means 1.
-        centre: Means of the effects' priors in standard deviations, shape (2, effects): for being right or alike, and for
-            making the usual mistake; None for 0. With random means, fits differ for models with few results.
+        centre: Means of the effects' priors in standard deviations, shape (2, effects); None for 0. The first row is for
+            ``right_effects``, the second for ``usual_effects`` of :class:`AnswerFit`.
     """
     weights = np.ones(len(table.requests)) if weights is None else weights
     labelings, grid = Labelings.of(table) if labelings is None else labelings, Grid.new()
@@ -407,10 +417,9 @@ class _Fit:
         return model
 
     def _begun(self, model: AnswerFit) -> AnswerFit:
-        """Return the model with the effects that best explain the answers if all requests are assumed equally easy.
+        """Return the model with initial values of ``right_effects``.
 
-        These effects include what earlier stages found. If they were fitted together with easiness, failed searches would be
-        attributed to hard requests.
+        They are fitted as if nothing were known about the latent traits of any single request.
         """
         # At the beginning the first labeling of each pattern suffices.
         of_types = self.weights @ self.counts[self.starts][:, : len(model.contexts) * N_TYPES]
@@ -425,8 +434,8 @@ class _Fit:
         """Return the expected number of requests that have each labeling and each latent pair; shape (labelings, points).
 
         A labeling assigns types to a request's wrong answers. A latent pair (point) is an easiness and a popularity of the
-        usual mistake. The number is the sum of P(labeling, point | request), times the request's weight, over all requests with
-        the labeling's pattern.
+        usual mistake. The number is the sum of P(labeling, point | request), times the request's weight, over the requests for
+        which the labeling is possible.
         """
         chances = np.concatenate([one.reshape(-1, len(model.grid)) for one in (model.log_types, model.log_verdicts)])
         log = self.counts @ chances + model.log_weights
@@ -438,10 +447,10 @@ class _Fit:
 
 
 def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit: _Fit) -> AnswerFit:
-    """Return the model with costs by context, and sizes of requests by latent pair (harder requests are often larger).
+    """Return the model with the mean cost of each context, and the mean size of requests with each pair of latent traits.
 
-    A result's size is its cost divided by the mean cost of its context. The mean of a context with few results is shrunk
-    towards its model's mean. ``weights`` has the weight of each request; ``fit`` gives the requests' latent pairs.
+    The size of a result is its cost divided by the mean cost of its context. The mean of a context with few results is shrunk
+    towards its model's mean. ``weights`` has the weight of each request; ``fit`` gives the requests' latent traits.
     """
     weight = table.weight * weights[table.request]
     weight = weight * np.array([context.model != SKIP for context in table.contexts])[table.context]  # skipping costs nothing
@@ -465,11 +474,15 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
 
 
 def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -> FloatArray:
-    """Return the prior cost of each context, in dollars: its model's cost times the relative cost of its position.
+    """Return the prior cost of each context in dollars, towards which the costs of contexts with few results are shrunk.
 
-    The costs of contexts with few results are shrunk towards these. A later answer has a longer prompt. The model's mean cost,
-    mostly of first answers, would underestimate the cost of plans that continue. No later position counts as cheaper. ``paid``
-    is the total cost in dollars and ``expected`` the number of results (of mean size), by context.
+    A context is everything that an answer depends on, except the request. Its prior cost is its model's cost times a factor
+    for its position among the request's calls. No later position gets a smaller factor than the first.
+
+    Args:
+        table: The answers.
+        paid: The total cost of each context's results, in dollars.
+        expected: The number of each context's results, in results of mean size.
     """
     same, later = _same_model(table.contexts), np.array([c.is_later for c in table.contexts])
     place = [(c.is_later, c.is_later and c.stage) for c in table.contexts]
@@ -485,10 +498,10 @@ def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -
 
 
 def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) -> tuple[FloatArray, float]:
-    """Return the mean number of earlier calls by context, and the relative growth of the cost per earlier call.
+    """Return the mean number of earlier calls in each context, and the relative growth of the cost per earlier call.
 
-    Most results are of early calls, and a loop's later calls share their context. Without the growth, the cost of deeper plans
-    would be underestimated. The growth is estimated by least squares within contexts, shrunk towards 0, and never negative.
+    A context is everything that an answer depends on, except the request. The growth is estimated by least squares within
+    contexts, shrunk towards 0, and never negative.
 
     Args:
         table: The answers.
@@ -507,10 +520,10 @@ def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) ->
 
 
 def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: FloatArray, offset: FloatArray) -> FloatArray:
-    """Return the effects after one Newton step of a logistic regression with normal priors.
+    """Return the effects (the coefficients of the features) after one Newton step of a logistic regression with normal priors.
 
-    ``yes`` and ``asked`` are the numbers of yes answers and of answers, shape (contexts, points). ``offset`` is the part of
-    each point's logit that does not depend on the effects.
+    ``yes`` and ``asked`` are the numbers of yes answers and of all answers, shape (contexts, points). A point is a pair of
+    values of the latent traits. ``offset`` is the part of the logit at each point that does not depend on the effects.
     """
     x = features.matrix
     p = sigmoid((x @ effects)[:, None] + offset)
@@ -520,9 +533,10 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 
 
 def _log_price(table: AnswerTable) -> FloatArray:
-    """Return log10 of the mean cost of the context's model, minus the mean of this log over all models; shape (contexts,).
+    """Return, for each context, how expensive its model is: the log10 of the model's mean cost per call, shape (contexts,).
 
-    Very cheap models count as equally cheap. All values are 0 if at least half of the models are free.
+    A context is everything that an answer depends on, except the request. The mean of the logarithm over all models is
+    subtracted. Very cheap models count as equally cheap. All values are 0 if at least half of the models are free.
     """
     n, same = len(table.contexts), _same_model(table.contexts)
     rows = same @ np.bincount(table.context, minlength=n)
@@ -534,9 +548,9 @@ def _log_price(table: AnswerTable) -> FloatArray:
 
 
 def _same_model(contexts: Sequence[Context]) -> FloatArray:
-    """Return a 0/1 matrix of which pairs of contexts have the same model; shape (contexts, contexts).
+    """Return a matrix that is 1 for each pair of contexts with the same model, otherwise 0; shape (contexts, contexts).
 
-    An entry is 1 only if, in addition, both contexts write an answer or neither does.
+    It is also 0 if the stage of only one of the two contexts writes answers.
     """
     models = np.array([f"{c.answers}{c.model}" for c in contexts])
     return np.asarray(models[:, None] == models, np.float64)
@@ -544,10 +558,11 @@ def _same_model(contexts: Sequence[Context]) -> FloatArray:
 
 @lru_cache(maxsize=8)
 def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return two 0/1 matrices over pairs of contexts, of shape (contexts, contexts). Cached.
+    """Return two 0/1 matrices with an entry for each pair of contexts, of shape (contexts, contexts). Cached.
 
-    A context may follow a stage that writes no answer but gives a signal. In the first matrix, an entry is 1 if both contexts
-    follow the same signal, or neither follows one. In the second, they must also have the same model.
+    A context is everything that an answer depends on, except the request. An entry of the first matrix is 1 if both contexts
+    follow the same signal of a stage without answers, or neither follows such a stage. In the second matrix the contexts must
+    also have the same model; see :func:`_same_model`.
     """
     names = {signal: place for place, signal in enumerate({c.after[2:] for c in contexts})}
     signals = np.array([names[c.after[2:]] for c in contexts])
@@ -556,16 +571,18 @@ def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArra
 
 
 def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: tuple[Context, ...], usual: float) -> FloatArray:
-    """Return P(a type in ``some`` | a type in ``among``) by context, estimated by model and shrunk towards all models' mean.
+    """Return, for each context, P(an answer's type is in ``some`` | it is in ``among``), shrunk towards the mean of all models.
 
     After a stage without an answer, the probability is computed separately for each signal, because the outcome of such a stage
     changes it.
 
     Args:
-        counts: The expected number of answers, shape (contexts, types, points).
-        some: The types that count, by number.
-        among: The types of all answers that are considered, including ``some``.
-        contexts: The contexts.
+        counts: The expected number of answers of each type, shape (contexts, types, points). A point is a pair of values of
+            the latent traits.
+        some: The numbers of the types whose share is estimated.
+        among: The numbers of all types that are considered, including ``some``.
+        contexts: What an answer depends on, except the request: its stage, its model and more. Those of one model are estimated
+            together.
         usual: The value towards which the mean of all models is shrunk.
     """
     yes, asked = counts[:, some].sum(axis=(1, 2)), counts[:, among].sum(axis=(1, 2))
@@ -577,10 +594,10 @@ def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: t
 
 
 def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
-    """Return P(label | context, right / none / wrong), shape (contexts, 3, labels).
+    """Return P(label | context, right / none / wrong): the probability of each label of a right, missing or wrong answer.
 
-    It is estimated by model and shrunk towards contexts with the same next stages. After the same signal, all models of a stage
-    without an answer have the same rates.
+    The shape is (contexts, 3, labels). The rates are estimated for each model, and shrunk towards those of all contexts with
+    the same possible next stages.
     """
     counts = np.zeros((len(table.contexts), 3, len(table.labels)))
     weight = table.evidence * weights[table.request]

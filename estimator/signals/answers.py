@@ -45,8 +45,8 @@ class AnswerTable:
             about the request.
         cost_usd: Cost of the result in dollars, tools included.
         turn: The number of the request's earlier calls.
-        repeats: For each context with ``is_again``: the number of results, and of those that repeat the model's earlier answer;
-            shape (contexts, 2).
+        repeats: For each context in which the model has answered before: the number of results, and the number of those that
+            repeat the model's earlier answer; shape (contexts, 2).
         verdicts: The results of judges and skipped stages, which leave the answer unchanged.
     """
 
@@ -75,10 +75,10 @@ class AnswerTable:
 
     @cached_property
     def label_follows_class(self) -> bool:
-        """Whether all answers of a class (answers of one request that agree) have the same label.
+        """Whether agreeing answers (a class) to a request always have the same label.
 
-        They do if the label is a function of the answer. If the application chooses between stages, its choice also depends on
-        the position, so only signals are compared.
+        A label is the call's signal and whether its answer passed the check. If the application chooses between stages, only
+        the signals are compared. The result is False if no class has two answers.
         """
         signals = [label.signal for label in self.labels]
         branches = any(context.arms for context in self.contexts)
@@ -182,14 +182,17 @@ def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
 
 
 def _labels_before(rows: Iterable[Observation], by_cell: Cells, labels: list[Label], course: Course) -> Ints:
-    """Return the label of the result before each of ``rows``, an index into ``labels``; -1 without such a result or label."""
+    """Return, for each of ``rows``, the label of the previous result on the path of its request; shape (rows,).
+
+    Labels are given as indices into ``labels``. The index is -1 without a previous result, or if ``labels`` lacks its label.
+    """
     before = [by_cell.get((row.request_id, row.prefix[:-1])) for row in rows]
     shown = [None if row is None else _label(row, course) for row in before]
     return np.array([labels.index(label) if label in labels else -1 for label in shown], np.int64)
 
 
 def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[tuple[str, ...]]]) -> Iterator[Context]:
-    """Yield the possible contexts of a course.
+    """Yield the contexts that are possible in a course. A context is everything that an answer depends on, except the request.
 
     Contexts in which a model is called again are included only if some context in ``seen`` is of this kind.
 
@@ -214,9 +217,9 @@ def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[
 
 
 def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, set[tuple[str, ...]]]:
-    """Return what the results of each stage without an answer have shown to later calls, keyed by the stage's name.
+    """Return what the results of each stage without answers show to later calls, keyed by the stage's name.
 
-    The values are those of :attr:`Context.after`.
+    Each value is a set of descriptions in the form of :attr:`Context.after`.
     """
     found: dict[str, set[tuple[str, ...]]] = {stage: set() for stage in course.silent}
     for row in rows:
@@ -226,7 +229,9 @@ def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, 
 
 
 def _label(row: Observation, course: Course) -> Label:
-    """Return the label of a result: its stop, its signal and, if the application chooses, its next stage."""
+    """Return the label of a result: whether its answer passed the check, its signal and, if the template branches, its next
+    stage.
+    """
     shown = Label.of(bool(row.stopped) and row.failure is None, STATUS[0] if row.failure else row.signal)
     return shown._replace(arm=row.arm) if course.branches else shown
 
@@ -252,7 +257,8 @@ def _context(
 ) -> tuple[Context, bool]:
     """Return the context of the result ``row``, and whether the result repeats the model's earlier answer.
 
-    ``repeated`` maps a context to the numbers [results, repetitions]; these are updated in place.
+    A context is all that the probability of a right answer depends on, except the request. ``repeated`` maps a context to the
+    numbers [results, repetitions]; these are updated in place.
     """
     arms: tuple[str, ...] = ()
     if course.branches:

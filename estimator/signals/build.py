@@ -129,7 +129,9 @@ class _Layout(NamedTuple):
 
 
 class _Nodes:
-    """The estimates for ``n`` nodes of the trie, as arrays that are filled in level by level."""
+    """The estimates for the ``n`` nodes of a trie of signals, such as probabilities and costs; the arrays are filled level by
+    level.
+    """
 
     def __init__(self, n: int, n_fits: int) -> None:
         self.depth, self.up = np.zeros(n, np.int64), np.full(n, -1, np.int64)
@@ -141,9 +143,10 @@ class _Nodes:
 
 
 class _Builder:
-    """Builds the trie of signals from the histories, with nodes in pre-order.
+    """Builds the trie of signals from the histories (sequences of a request's calls and their outcomes), with nodes in
+    pre-order.
 
-    A node is a history and the model that runs next.
+    Each node stands for a history and the model that runs next.
     """
 
     def __init__(  # noqa: PLR0917 - what is known of the histories
@@ -225,7 +228,7 @@ class _Builder:
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
     def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set the reach, cost and accuracy of each node of level ``d`` (from 0).
+        """Set the estimates of each node of level ``d`` (from 0), such as its probability, cost and accuracy.
 
         They are computed from the histories that end with the node's call.
         """
@@ -242,7 +245,11 @@ class _Builder:
         nodes.stop_success[here] = np.bincount(of, best * closes, n) / nodes.reach[here]
 
     def _outcomes_of(self, d: int, nodes: _Nodes, layout: _Layout) -> dict[str, Any]:
-        """Return the outcomes of the nodes of level ``d`` (from 0), as arrays by field of :class:`~vinelm.signals.Outcomes`."""
+        """Return the outcomes of the calls on level ``d``, as arrays keyed by the field names of
+        :class:`~vinelm.signals.Outcomes`.
+
+        Level 0 has the first calls of requests.
+        """
         level, node = self.levels[d], layout.levels[d].start + self.masses[d].node
         best, last = level.right.max(axis=1), level.right[np.arange(len(level)), np.maximum(level.kind, 0)]
         return {
@@ -258,7 +265,10 @@ class _Builder:
         }
 
     def _outcomes(self, parts: Sequence[dict[str, Any]], nodes: _Nodes, layout: _Layout, goes_on: bool) -> Outcomes:
-        """Return the outcomes of all levels, sorted by node; ``parts`` are each level's arrays by field of ``Outcomes``."""
+        """Return the outcomes of the calls on all levels as one table, sorted by node.
+
+        ``parts`` has, for each level, the level's arrays, keyed by the field of :class:`Outcomes`.
+        """
         table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         rows = np.argsort(table["node"], kind="stable")
         kinds: dict[str, type] = {
@@ -274,7 +284,11 @@ class _Builder:
         return Outcomes(self.labels, stages, goes_on, cost_spread=nodes.cost_spread[layout.order], **arrays)
 
     def _arms(self) -> tuple[list[tuple[int, int, int]], list[Ints]]:
-        """Return the distinct branches, and for each level the number of each history's branch; see :class:`_Layout`."""
+        """Return the distinct branches as (next stage, label, class of the answer), and the branch of each history.
+
+        The second item has an array for each level: for each history of the level, the number of the branch on which it
+        continues. These are :attr:`_Layout.arms` and :attr:`_Layout.arm_of`.
+        """
         arms: dict[tuple[int, int, int], int] = {}
         of_levels = []
         for level in self.levels:
@@ -311,11 +325,12 @@ class _Builder:
     def _amounts(self, cost_usd: FloatArray, base: Ints) -> dict[str, Any]:
         """Return the trie's arrays of costs, latencies and, if known, standard errors of accuracy, by name.
 
-        Variances of costs have the same relative size as in the path trie.
+        Latencies and standard errors are those of the trie of paths, which ignores signals. Variances of costs are scaled in
+        proportion to the squares of the costs.
 
         Args:
             cost_usd: the estimated cost of each node's call in dollars, shape (nodes,).
-            base: for each node, the node of the path trie that gives its latency and standard error; shape (nodes,).
+            base: for each node, the node of the trie of paths that it corresponds to; shape (nodes,).
         """
         annotated = self.base
         cost_usd[0] = annotated.cost_usd[0]

@@ -35,21 +35,21 @@ class Context(NamedTuple):
     begins: str = ""
 
     def shown(self, label: Label) -> tuple[str, ...]:
-        """Return what later calls can depend on after a call in this context, which wrote no answer and got ``label``.
+        """Return what this call shows to later calls, as (stage, model, "signal > next stage").
 
-        The tuple is (stage, model, "signal > next stage").
+        The method is for calls of stages that write no answer, such as a router. ``label`` has the signal and the next stage.
         """
         return self.stage, self.model, f"{label.signal or ''} > {label.arm or ''}"
 
 
 class Visit(NamedTuple):
-    """A situation in which a stage may run: what its answer depends on, except the model and the request itself.
+    """A situation in which a stage runs. The stage's answer depends on it, on the model and on the request.
 
     Args:
         stage: The stage.
         has_answer: Whether an earlier call gave an answer.
-        silent: The last stage before it that writes no answer, such as a router; None without such a stage.
-        arms: The stages between which the application chooses afterwards.
+        silent: The last earlier stage that writes no answer, such as a router; None if there is none.
+        arms: The stages between which the application chooses after this stage; empty without a choice.
         begins: How the request began, a key of :attr:`Course.starts`.
     """
 
@@ -103,7 +103,7 @@ class Course:
 
     @classmethod
     def of(cls, template: Template) -> Self:
-        """Return the course of a template. Requests of different types may begin differently."""
+        """Return the course of a workflow's template: which stages may follow each other, and which models they may use."""
         starts = {stage.name: template.base_stages[stage.name] for stage in template.first_stages}
         template = template.base
         models = {stage.name: stage.models or () for stage in template.stages}
@@ -118,7 +118,11 @@ class Course:
         return stage in self.judges or (model == SKIP and stage not in self.silent)
 
     def allows(self, stage: str, model: str) -> bool:
-        """Return whether a stage may run on a model. A course without models allows every model, but no skipped stage."""
+        """Return whether a stage may run on a model.
+
+        If :attr:`models` is None, a stage may run on every model. The name ``"skip"``, which means not to run the stage, is
+        then not allowed.
+        """
         return model != SKIP if self.models is None else model in self.models[stage]
 
     @classmethod
@@ -128,7 +132,7 @@ class Course:
         models: Mapping[str, Sequence[str]] | None = None,
         silent: frozenset[str] = frozenset(),
     ) -> Self:
-        """Return the course that consists of exactly these calls, in order."""
+        """Return the course in which every request runs exactly these stages, in order."""
         return cls((*({stage: k} for k, stage in enumerate(stages, start=1)), {}), models, silent)
 
     def arms(self, position: int) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class FirstAnswers:
 
     @classmethod
     def fit(cls, rows: Iterable[Observation], models: Sequence[str], *, fits: int = FITS) -> FirstAnswers:
-        """Fit the model of first answers to results of a linear template, whose order does not matter, and return it.
+        """Fit the model of first answers to the results of a linear template, in any order, and return it.
 
         Args:
             rows: All results, including those after a passed check.
@@ -80,7 +80,11 @@ class FirstAnswers:
 
     @cached_property
     def _contexts(self) -> npt.NDArray[np.intp]:
-        """The context of each model's first answer, shape (models,); -1 if the model has no result."""
+        """For each model, the index of its first answer's context (stage and model) in ``predictive.contexts``, shape
+        (models,).
+
+        It is -1 for a model without a result.
+        """
         index = {context: i for i, context in enumerate(self.predictive.contexts)}
         return np.array([index.get(Context(self.stage, name, False, False), -1) for name in self.models], np.intp)
 
@@ -98,7 +102,7 @@ class FirstAnswers:
     def draw(self, requests: int, seed: int) -> DrawnAnswers:
         """Simulate ``requests`` requests and every model's answer to each of them. Equal arguments give equal answers.
 
-        If all answers of a class have the same label, the label is drawn once, for the class's first model in column order.
+        If answers that agree always have the same label, agreeing answers to a request get one common label.
         """
         model, contexts, rng = self.predictive, self._contexts, np.random.default_rng(seed)
         shape, known = (requests, len(contexts)), contexts >= 0

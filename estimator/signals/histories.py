@@ -45,18 +45,19 @@ _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECO
 
 
 class _Part(NamedTuple):
-    """Rows that were created in the same way. A row is a history with one assignment of types to its answers.
+    """New rows, all for one kind of outcome of a call. A row is a history with one assignment of types to its answers.
 
     Attributes:
-        history: the previous history of each row.
-        model: the model of the last call.
-        label: the label of the last answer.
-        kind: the class of the last answer (a number that agreeing answers share); -1 without an answer.
+        history: the index of each row's history before the call.
+        model: the index of the called model.
+        label: the index of the label of the call's outcome.
+        kind: the class of the answer (a number that agreeing answers share); -1 without an answer.
         types: the type of each class, shape (rows, classes).
-        vector: the vector of the previous row, by its index.
-        factor: what multiplies this vector, as a code: the context's number times the number of factors (:func:`_n_factors`),
-            plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal (:data:`_SAYS`).
-        scale: a number that also multiplies the vector.
+        vector: the index of the vector of probabilities that each row had before the call.
+        factor: a number that encodes by which probabilities this vector is multiplied. It is the context's number times the
+            number of factors (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal
+            (:data:`_SAYS`).
+        scale: a number by which the vector is multiplied, too.
     """
 
     history: Ints
@@ -70,10 +71,13 @@ class _Part(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The rows of a level. A row is a history with one assignment of types to its classes of answers.
+    """The rows for all histories of one length. A row is a history with one assignment of types to its classes of answers.
 
-    The mass (probability) of a row is ``scale`` times its vector; ``vector`` is the index of this vector among the level's
-    vectors.
+    Attributes:
+        history: the index of each row's history.
+        types: the type of each class of answers, shape (rows, classes).
+        vector: the index of each row's vector of probabilities in :class:`_Vectors`.
+        scale: the number by which this vector is multiplied to give the mass (probability) of the row.
     """
 
     history: Ints
@@ -82,18 +86,21 @@ class _Rows(NamedTuple):
     scale: FloatArray
 
     def take(self, at: npt.NDArray[Any]) -> _Rows:
-        """Return an object with only the rows at the given indices."""
+        """Return the rows at the given indices, as a new object."""
         return _Rows(*(values[at] for values in self))
 
 
 class _Vectors(NamedTuple):
-    """The vectors from which the masses (probabilities) of a level's rows are computed.
+    """The vectors from which the masses (probabilities) of the histories of one length are computed.
+
+    A history may have several rows, and several rows may share a vector (:class:`_Rows`). A vector has a number for each point.
+    A point is a pair of latent traits of a request in one fit.
 
     Attributes:
-        of_points: one vector per row, shape (vectors, points), or (vectors, fits) on the last level.
-        total: the sum over points, shape (vectors,).
-        of_fits: the sum over each fit's points, shape (vectors, fits).
-        sized: the sum over each fit's points of mass times the requests' size, shape (vectors, fits); None on the last level.
+        of_points: the vectors, shape (vectors, points); on the last level they are sums by fit, shape (vectors, fits).
+        total: the sum of each vector, shape (vectors,).
+        of_fits: the sums of each vector over the points of each fit, shape (vectors, fits).
+        sized: the same sums after each number is multiplied by the size of the point's requests; None on the last level.
     """
 
     of_points: FloatArray
@@ -103,9 +110,9 @@ class _Vectors(NamedTuple):
 
     @classmethod
     def of(cls, model: Predictive, of_points: FloatArray, *, is_final: bool) -> _Vectors:
-        """Return the vectors ``of_points`` together with their sums over points and over each fit's points.
+        """Return an object with the vectors ``of_points``, and compute its other attributes, which are sums of these vectors.
 
-        ``is_final``: whether this is the last level, whose vectors are already sums by fit.
+        ``is_final`` says that the histories are the longest; then a vector has one number for each fit, not for each point.
         """
         # The points of a fit lie side by side, so each fit is a slice. Final vectors are already sums by fit.
         starts = np.flatnonzero(np.diff(model.fit, prepend=-1))
@@ -135,7 +142,7 @@ def histories(
         models: All models, in the order of the indices.
         goes_on: Whether a history may continue after its answer has passed the workflow's check.
         least_reach: A history that is less likely than this, given its models, is not continued.
-        shares: P(a request begins in each way), shape (starts,); None if all ways are equally frequent.
+        shares: P(a request begins in the way ``course.starts[i]``), shape (starts,); None if all ways are equally frequent.
     """
     shares = np.full(len(course.starts), 1.0 / len(course.starts)) if shares is None else shares
     growing = _Growing(model, models, course, shares, goes_on=goes_on, least_reach=least_reach)
@@ -145,10 +152,10 @@ def histories(
 
 
 class _Growing:
-    """The levels of histories that have been computed so far.
+    """The histories (sequences of calls with their outcomes) found so far, in levels by the number of calls.
 
-    For the last level, the object also has the rows (histories with types) and, for each class of agreeing answers, the label
-    of its first answer.
+    For the last level, the object also has the label of the first answer of each class of agreeing answers. It also has that
+    level's rows: each is a history with a type for each class.
     """
 
     def __init__(
@@ -179,7 +186,7 @@ class _Growing:
         self.label_of_class = np.full((n, depth), -1, np.int64)
 
     def add_level(self) -> bool:
-        """Add the histories that are one call longer; return False if there are none."""
+        """Extend the histories (sequences of calls with their outcomes) by one call; return False if none can be extended."""
         is_final = len(self.found) + 1 == self.depth
         _close_rare(self.last, self.rows.history, MOST_LAST_ROWS if is_final else MOST_ROWS)
         known = _Before(self.last, self.label_of_class, len(self.found))
@@ -210,10 +217,10 @@ class _Growing:
         return True
 
     def _stages(self) -> Iterator[tuple[BoolArray, _Contexts, int]]:
-        """Yield groups of open histories whose next call differs only in the model.
+        """Yield groups of the histories that may continue; in a group, the next calls differ only in the model.
 
-        Each item is a mask of the group's histories, the contexts of their next stage, and the position after this stage. A
-        stage may have several groups, because its contexts may depend on the history in more than the model.
+        Each item is (mask of the group's histories, models and contexts of their next stage, position after this stage). A
+        stage may have several groups.
         """
         last, course = self.last, self.course
         has_answer = (last.last != NOT_ASKED).any(axis=1)
@@ -257,10 +264,11 @@ class _Growing:
         return _Contexts(asked, found[0], found[1], answers, copies, keeps)
 
     def _multiplied(self, part: _Part, *, is_final: bool) -> tuple[_Vectors, Ints]:
-        """Return the vectors of the rows ``part`` after the last call, and the index of each row's vector.
+        """Return the vectors of probabilities of the rows ``part`` after the last call, and the index of each row's vector.
 
-        Each is the vector of the previous row times the row's factor. ``is_final``: whether this is the last level, whose
-        vectors are summed over each fit's points.
+        A vector has a probability for each grid point of the latent traits. It is the row's vector before the last call,
+        multiplied by the probabilities of the call's outcome. With ``is_final`` (the last level), a vector has the sum over
+        each fit's points instead.
         """
         model, before = self.model, self.vectors.of_points
         # Many rows share a factor and a vector: each product is computed once. The factor leads the code, so that the rows of
@@ -280,12 +288,13 @@ class _Growing:
         return _Vectors.of(model, found, is_final=is_final), of
 
     def _level(self, part: _Part, first: Ints, after: Ints, *, is_final: bool) -> HistoryLevel:
-        """Return the histories of the rows ``part``, with their probabilities.
+        """Return the level of histories (calls and outcomes so far) that the rows ``part`` belong to, with probabilities.
 
         Args:
-            part: the rows.
+            part: the rows. Several rows may share a history; they differ in the types (such as right) of its answers.
             first: the index of one row of each history, shape (histories,).
-            after: the position in the course that follows each previous history.
+            after: for each history of the previous level, the position in the application's course of stages after the
+                history's next stage.
             is_final: whether this is the last level.
         """
         n, rows, vectors = len(first), self.rows, self.vectors
@@ -328,9 +337,9 @@ class _Growing:
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:
-        """Return, for each history, what later calls can depend on if its last call wrote no answer.
+        """Return, for each history, a number for the outcome of its last call, on which later calls can depend.
 
-        This is the number of a value of ``Context.after``; 0 if the call wrote an answer or judged one.
+        The number stands for a value of ``Context.after``. It is 0 if the call wrote or judged an answer.
         """
         codes, of = np.unique(context * len(self.model.labels) + label, return_inverse=True)
         found = []
@@ -353,7 +362,7 @@ class _Growing:
     def _labels_of_classes(self, level: HistoryLevel) -> Ints:
         """Return the label of the first answer of each class of agreeing answers, shape (histories, classes).
 
-        -1 for classes that a history does not have.
+        Labels are numbers. An element is -1 if the history has no answer of the class.
         """
         at, labels = np.arange(len(level)), self.label_of_class[level.parent].copy()
         is_new = (level.kind >= 0) & (labels[at, np.maximum(level.kind, 0)] < 0)
@@ -370,9 +379,9 @@ class _Contexts(NamedTuple):
         again: the index of a model's context if the model has answered before, by model name. A model whose context has no
             results is missing in ``first`` or ``again``.
         answers: whether the stage writes an answer.
-        copies: for each label of an earlier answer, the label of an equal answer of this stage; None if different stages may
-            follow here.
-        keeps: for each model (by index) that judges the answer or stands for a skipped stage, its number as a judge.
+        copies: for each label, the label that this stage's answer gets if it equals an earlier answer with that label. None if
+            the labels of earlier answers may name next stages that cannot follow this stage.
+        keeps: the number of each judge of the answer, by the index of its model. A skipped stage counts as a judge.
     """
 
     asked: list[tuple[int, str]]
@@ -384,10 +393,10 @@ class _Contexts(NamedTuple):
 
 
 def _n_factors(model: Predictive) -> int:
-    """Return the number of factor codes of one context (everything that an answer depends on, except the request).
+    """Return the number of factors that may multiply the probability of a history when a call is added.
 
-    A factor multiplies the probabilities of a history. There is a code for each type of answer, for an answer that joins an
-    earlier class, and for a repeated answer. Further codes are for each signal of a judge on a right, missing or wrong answer.
+    There is one for each type of answer, one for an answer that joins an earlier class, and one for a repeated answer. Further
+    ones are for each signal of a judge on a right, missing or wrong answer.
     """
     return _SAYS + KINDS * len(model.verdicts.signals)
 
@@ -395,9 +404,14 @@ def _n_factors(model: Predictive) -> int:
 def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
     """Return the probability of each of ``n`` histories under each fit alone, shape (n, fits).
 
-    ``rows`` are the rows of these histories. ``values`` has the sum over a fit's points for each vector, shape (vectors, fits).
-    A history's probability is the sum over its rows. The points of one fit have the total mass 1 / fits, so the sums are
-    multiplied by the number of fits.
+    A history's probability is the sum over its rows (:class:`_Rows`). The points of one fit have the total mass 1 / fits, so
+    the sums are multiplied by the number of fits.
+
+    Args:
+        rows: The rows of these histories.
+        values: For each vector (see :class:`_Vectors`) and fit, the sum of the vector's elements over the fit's points; shape
+            (vectors, fits).
+        n: The number of histories.
     """
     n_fits, found = values.shape[1], np.zeros((n, values.shape[1]))
     # The points of each fit have 1 / fits of the mass, but a value by fit is a probability under that fit alone.
@@ -407,9 +421,9 @@ def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
 
 
 def _of_points(model: Predictive, factor: int) -> FloatArray:
-    """Return the values by which the factor with this code multiplies a vector, shape (points,).
+    """Return the probability of a call's outcome at each grid point of the latent traits, shape (points,).
 
-    For the code see ``factor`` in :class:`_Part`.
+    ``factor`` is the code of the outcome, as in :attr:`_Part.factor`. For a repeated answer, all probabilities are 1.
     """
     context, which = divmod(factor, _n_factors(model))
     if which == _REPEATS:
@@ -423,11 +437,13 @@ def _of_points(model: Predictive, factor: int) -> FloatArray:
 
 
 def _numbered(code: Ints) -> tuple[Ints, Ints]:
-    """Number the distinct codes in ascending order.
+    """Number the distinct codes in ascending order, and return two arrays.
 
-    Return the position of one element with each distinct code, and the number of every element's code.
+    The first has, for each distinct code, the position of one element with this code. The second has, for each element of
+    ``code``, the number of its code.
 
-    Equivalent to ``np.unique`` for codes >= 0, but without sorting if the largest code is not much larger than their count.
+    This is equivalent to ``np.unique`` for codes >= 0. It sorts only if the largest code is much larger than the number of
+    elements.
     """
     if int(code.max()) > _MOST_SPARSE + 8 * len(code):
         _, first, of = np.unique(code, return_index=True, return_inverse=True)
@@ -442,10 +458,10 @@ def _numbered(code: Ints) -> tuple[Ints, Ints]:
 
 
 def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
-    """Mark the least likely histories of a level as not continued, in place.
+    """Close the least likely histories of a level, in place: no further calls are added to a closed history.
 
-    As many are marked as needed so that all other histories together have at most ``most_rows`` rows. ``history`` is the index
-    of each row's history.
+    The histories that stay open have at most ``most_rows`` rows in total (see :class:`_Rows`). ``history`` is the index of each
+    row's history.
     """
     rows = np.bincount(history, minlength=len(level)) * level.is_open
     if rows.sum() > most_rows:
@@ -471,10 +487,10 @@ class _Before:
 
 
 def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
-    """Return the rows that follow ``rows`` after a call of the model ``asked`` (index, name).
+    """Return the rows that continue ``rows`` by a call of the model ``asked`` (index, name).
 
-    Each returned part has the rows of one kind of outcome: no answer, an answer of a new class, of an earlier class, or a
-    repeated answer.
+    A row is a history with the types of its answers. Each returned part has the rows with one outcome of the call: no answer,
+    an answer of a new class, an answer that agrees with an earlier one, or the model's own earlier answer again.
     """
     before, label_of_class, depth = known.level, known.label_of_class, known.depth
     m, name = asked
@@ -526,7 +542,9 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
 
 
 def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
-    """Add to ``part`` the rows after a verdict of the judge with number ``judge`` on the current answer.
+    """Add to ``part`` the rows that follow when the judge with number ``judge`` has given a verdict on the current answer.
+
+    A row is a history with the types of its answers.
 
     A skipped judge gives no information. A judge that is called again on the same answer repeats its verdict, which adds no
     evidence.
@@ -552,13 +570,15 @@ def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Collects the rows that follow a call of one model. A row is a history with one assignment of types to its answers.
+    """Collects the rows that follow a call of one model.
+
+    A row is a history (a sequence of calls with their outcomes), together with a type for each class of its answers.
 
     Attributes:
         parts: the list to which :meth:`add` appends the new rows, in groups of rows that were created in the same way.
         rows: the rows before the call.
         model: the index of the called model.
-        factors: the first factor code of the call's context, to which :meth:`add` adds a factor's number; see :class:`_Part`.
+        factors: the code of the first factor that belongs to the call's context; :meth:`add` numbers factors from this one.
     """
 
     parts: list[_Part]
@@ -576,15 +596,16 @@ class _Parts:
         label: Ints | None = None,
         new_type: int | None = None,
     ) -> None:
-        """Add to :attr:`parts` the rows that result if the call gives an answer of class ``kind`` after the rows ``at``.
+        """Add to :attr:`parts` the rows that follow some of the rows in :attr:`rows` if the call gives an answer of class
+        ``kind``.
 
         Args:
-            at: indices of the rows before the answer.
-            kind: the class of the answer, or of each row's answer; -1 without an answer.
-            factor: the number of the factor that multiplies the mass; see :class:`_Part`.
-            scale: a number that also multiplies the mass; without ``label``, the rate of each label.
+            at: the indices, in :attr:`rows`, of the rows before the answer.
+            kind: the class of the answer (a number that agreeing answers share), or of each row's answer; -1 without an answer.
+            factor: the number of the factor that multiplies a row's probability; see :class:`_Part`.
+            scale: a number that also multiplies the probability; without ``label``, one number for each label.
             label: the label of each row; None to add the rows once for each label.
-            new_type: the type of the class that this answer begins; None if it begins none.
+            new_type: the type of the class that this answer begins; None if the answer begins no class.
         """
         if not len(at):
             return

@@ -19,27 +19,28 @@ _ROUNDING = 1e-12
 class HistoryLevel:
     """The histories (sequences of models and outcomes) of one length, sorted by parent, model and outcome.
 
-    All arrays have the shape (histories,) unless another shape is given.
+    All arrays have the shape (histories,) unless another shape is given. A class is a number that agreeing answers share. A fit
+    is one fit of the latent model to resampled requests. The course says which stages may follow each other.
 
     Args:
-        parent: The previous history, an index into the previous level.
+        parent: The history without its last call, an index into the previous level.
         model: The last model, an index into the models.
         label: The label of the last answer, an index into the model's labels.
         kind: Class of the last answer; -1 without an answer.
-        reach: P(the history | its models).
-        right: P(the history and an answer of class j is right | its models), shape (histories, classes).
-        right_by_fit: The same by fit, shape (histories, classes, fits). Its mean over the fits is ``right``.
-        size_by_fit: P(the history | its models) times the mean size of its requests, by fit; 0 if no history is continued.
-            Shape (histories, fits).
+        reach: P(the history occurs | its models).
+        right: P(the history occurs, and answers of class j are right | its models), shape (histories, classes).
+        right_by_fit: The same probability according to each fit, shape (histories, classes, fits). Its mean over the fits is
+            ``right``.
+        size_by_fit: P(the history occurs | its models) times the mean size of its requests, according to each fit; 0 if no
+            history is continued. Shape (histories, fits).
         size: Mean size of the requests with this history, relative to all requests; 1 if no history is continued. Shape
             (histories,).
         context: The context of the last answer, an index into the model's contexts.
         last: The class of each model's last answer; -1 if its call gave none, -2 if the model was not called; shape
             (histories, models).
-        position: The position in the course that the history leads to; shape (histories,).
+        position: The position in the course after the history.
         following: The stage that comes next, an index into the stages of the course; -1 if there is none.
-        after: The outcome of the last stage without an answer, an index into the distinct values of ``Context.after``;
-            shape (histories,).
+        after: The outcome of the last stage that writes no answer, an index into the distinct values of ``Context.after``.
         is_open: Whether the history is continued.
         held: The class of the current answer; -1 if the last stage that should answer gave none, -2 before the first
             answer.
@@ -72,7 +73,10 @@ class HistoryLevel:
 
     @property
     def spread(self) -> FloatArray:
-        """P(the history, and its most probably right answer is right) under each fit; shape (histories, fits)."""
+        """For each history and fit, the probability that the history occurs and its most probably right answer is right.
+
+        Shape (histories, fits).
+        """
         return np.asarray(self.right_by_fit[np.arange(len(self)), best_class(self.right)])
 
 

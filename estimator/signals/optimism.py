@@ -32,15 +32,19 @@ _END = -1
 
 @dataclass(frozen=True, eq=False)
 class FitMasses:
-    """The probabilities (masses) of the histories of one length according to each fit; see :class:`HistoryLevel`.
+    """The probabilities of all histories (sequences of models and outcomes) of one length, as predicted by each of several
+    fits.
+
+    A node is a shorter history together with the model that is called next. Each history follows from a node.
 
     Args:
-        node: The node that each history belongs to (its parent and last model), ascending, shape (histories,).
-        parent: The history before each node, an index into the previous level; ascending, shape (nodes,). On the first level,
-            it is the way in which the request begins: its type, or the application's choice before any call.
+        node: The index of the node that each history follows from; ascending, shape (histories,).
+        parent: The shorter history of each node, an index into the histories of the previous length; ascending, shape (nodes,).
+            For the first call, it is the way in which the request begins: its type, or the application's choice before any
+            call.
         model: The model of each node, shape (nodes,).
-        right: P(the history, and an answer of class j is right), shape (histories, classes, fits); once each fit has chosen
-            which answer to return, P(this answer is right), shape (histories, fits).
+        right: P(the history occurs, and an answer of class j is right), shape (histories, classes, fits). Once each fit has
+            chosen which answer to return: P(the history occurs, and this answer is right), shape (histories, fits).
         cost_usd: Expected cost of the node's call in dollars, shape (nodes, fits).
         is_open: Whether a request may continue after the history, shape (histories,).
     """
@@ -54,12 +58,12 @@ class FitMasses:
 
     @classmethod
     def of(cls, levels: Sequence[HistoryLevel], model: Predictive, shares: FloatArray | None = None) -> list[FitMasses]:
-        """Return the masses of all lengths.
+        """Return the probabilities (masses) of the histories, as one object for each length.
 
         Args:
             levels: The histories of each length from 1.
             model: The combined fits that gave these histories.
-            shares: P(a request begins in each way), shape (starts,); None if there is only one way.
+            shares: The probability that a request begins in each way, shape (starts,); None if there is only one way.
         """
         shares = np.ones(1) if shares is None else shares
         sizes = [shares[:, None] * model.mean_size, *(level.size_by_fit for level in levels)]
@@ -74,12 +78,10 @@ class FitMasses:
 
     @classmethod
     def of_tries(cls, fits: Sequence[AnnotatedTrie]) -> list[FitMasses]:
-        """Return the masses (probabilities of histories) of several fits of a branching trie in which one path leads to each
-        node.
+        """Return the probabilities (masses) of histories under several fits of a branching trie, as one object for each length.
 
-        Here, a history ends with the branch that the application takes after a call, or with the end of the request. In the
-        second case no request continues after it (``is_open`` is False). ``right`` is minus infinity for histories at which no
-        plan may end.
+        Exactly one path leads to each node of the trie. A history ends with the branch that the application takes after a
+        call, or with the end of the request; then ``is_open`` is False. ``right`` is minus infinity where no plan may end.
         """
         graphs = [DecisionGraph.of(fit) for fit in fits]
         graph, found = graphs[0], list[FitMasses]()
@@ -110,13 +112,13 @@ class FitMasses:
 
 
 def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
-    """Return how much too high the accuracy of a chosen plan is predicted, as a function of the plan's cost.
+    """Return by how much the predicted accuracy of a chosen plan is too high, as a curve over the plan's cost.
 
     None if there is only one fit.
 
-    Each fit chooses a plan, and the other fits predict the plan's accuracy and cost. The optimism is never below 0. It is
-    doubled, because :class:`SelectionOptimism` states the optimism of a choice on half of the requests. The advantage over a
-    single model is not measured.
+    Each fit chooses a plan, and the other fits predict the plan's accuracy and cost. The differences are doubled: they then
+    hold for a plan that is chosen on half of the requests. By how much the plan's advantage over a single model is predicted
+    too high is not measured.
     """
     n_fits = levels[0].cost_usd.shape[1]
     if n_fits < 2:
@@ -151,9 +153,10 @@ def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatAr
 
 
 def _prices(levels: Sequence[FitMasses]) -> FloatArray:
-    """Return the prices of a dollar to try, each as the accuracy that a plan must gain for one more dollar.
+    """Return the prices at which the fits choose plans, in falling order; shape (prices,).
 
-    They fall from the price at which the cheapest first model is best to almost 0.
+    A price is the accuracy that a plan must gain for each additional dollar. At the first price, plans with the cheapest first
+    model are best; the last price is almost 0.
     """
     models, of_node = np.unique(levels[0].model, return_inverse=True)
     first = np.bincount(of_node, levels[0].cost_usd.mean(axis=1), len(models))
@@ -162,11 +165,11 @@ def _prices(levels: Sequence[FitMasses]) -> FloatArray:
 
 
 def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], list[FitMasses]]:
-    """Return two predictions for the answer that each fit considers best after each history: this fit's, and the other fits'.
+    """Return two lists like ``levels``: how each fit rates the answers that it returns, and how the other fits rate them.
 
-    In both lists, ``right`` is P(the history, and this answer is right), shape (histories, fits). In the first list, each fit
-    predicts this for its own best answer. In the second list, the prediction, and also ``cost_usd``, is the mean over all other
-    fits.
+    There is one object for each length of a history (a sequence of calls with their outcomes). After each history, a fit
+    returns the answer that it considers most likely to be right. ``right`` becomes P(the history occurs, and the returned
+    answer is right), shape (histories, fits). In the second list, ``right`` and ``cost_usd`` are means over all other fits.
     """
     own, others = [], []
     for level in levels:
@@ -181,10 +184,11 @@ def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], lis
 
 
 def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
-    """Return each fit's best plan: the one with the highest predicted accuracy minus ``price`` times predicted cost.
+    """Return the best plan of each fit: the one with the highest predicted accuracy minus ``price`` times predicted cost.
 
-    The result has an array of shape (histories, fits) for each length of a history, from 0. An element is the node with which
-    the fit's plan continues after the history, or -1 to end. Length 0 has a history for each way to begin.
+    A history is a sequence of calls with their outcomes. The result has an array of shape (histories, fits) for each length of
+    a history, from 0. An element is the index of the node (the next model) with which the fit's plan continues after the
+    history; -1 if the plan ends there. For length 0, there is a row for each way in which a request may begin.
     """
     choice: list[Ints] = []
     below: FloatArray | None = None  # the values of the nodes that follow
@@ -203,9 +207,11 @@ def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
 
 
 def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArray, FloatArray]:
-    """Return the accuracy and the cost in dollars of each fit's plan, each of shape (fits,).
+    """Return the accuracy and the cost in dollars of each fit's plan, as ``levels`` predict them; each of shape (fits,).
 
-    Both are predicted by the masses ``levels``. ``choice`` has the plans, as :func:`chosen` returns them.
+    Args:
+        levels: The probabilities of the histories of each length.
+        choice: The plans, as :func:`chosen` returns them.
     """
     fits = np.arange(levels[0].cost_usd.shape[1])
     accuracy = cost = np.zeros((0, len(fits)))
@@ -220,9 +226,9 @@ def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArr
 
 
 def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
-    """Return the best node after each of ``n`` histories and this node's value, by fit; shape (n, fits) each.
+    """Return, for each history and fit, the best node that can follow the history, and this node's value.
 
-    After a history without a node, they are -1 and minus infinity.
+    Both arrays have the shape (n, fits). If no node can follow a history, its elements are -1 and minus infinity.
 
     Args:
         parent: the history before each node, ascending, shape (nodes,).

@@ -33,6 +33,8 @@ class Predictive:
     a fit.
 
     Args:
+        contexts: The distinct contexts. A context is what an answer depends on except the request.
+        labels: The distinct labels. A label is what is known about an answer at run time.
         log_types: Log P(type | context, point), shape (contexts, types, points).
         log_weights: Log of the points' weights; the weights sum to 1 over all fits; shape (points,).
         size: Size of a point's requests relative to the mean, shape (points,).
@@ -67,12 +69,18 @@ class Predictive:
     turn: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def rise(self, earlier: int) -> FloatArray:
-        """Return each context's cost of a call after ``earlier`` other calls of the request, relative to ``cost_usd``."""
+        """Return, for each context, the cost of a call after ``earlier`` other calls, divided by ``cost_usd``.
+
+        The array has shape (contexts,). A context is everything that an answer depends on, except the request.
+        """
         return np.broadcast_to(np.maximum(1.0 + self.growth * (earlier - self.turn), LEAST_RISE), len(self.contexts))
 
     @property
     def mean_size(self) -> FloatArray:
-        """Mean size of all requests by fit, shape (fits,)."""
+        """For each fit, the mean size of all requests, shape (fits,).
+
+        A request's size is the cost of its calls, relative to those of the mean request.
+        """
         weights = np.exp(self.log_weights) * self.n_fits
         return np.asarray(np.bincount(self.fit, weights * self.size, self.n_fits))
 
@@ -83,7 +91,7 @@ class Predictive:
         Args:
             table: The answers.
             fits: Number of resampled fits; 0 uses only the fit to all requests.
-            seed: The seed of the weights.
+            seed: The seed of the resampled fits.
         """
         labelings = Labelings.of(table)  # the possible types of a request's wrong answers: the same for all fits
         whole = fit_answers(table, labelings=labelings)
@@ -118,8 +126,7 @@ class Predictive:
 def resampled(requests: int, fits: int, seed: int) -> FloatArray:
     """Return random weights of the requests for each fit, shape (fits, requests).
 
-    Summed over all fits, each request has the same weight, so that even the mean of few fits is close to the fit to the
-    original results.
+    The mean of each request's weights over all fits is 1.
     """
     weights = np.random.default_rng(seed).dirichlet(np.ones(requests), fits)
     return np.asarray(weights / weights.mean(axis=0))

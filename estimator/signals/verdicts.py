@@ -38,8 +38,8 @@ class Verdicts:
     """The results of judges and skipped stages, which leave the current answer unchanged.
 
     Args:
-        contexts: the table's contexts; see ``Context.keeps``.
-        labels: the table's labels.
+        contexts: the contexts that occur. A context is everything that an answer depends on, except the request.
+        labels: the labels that occur.
         context: the context of each result, an index into ``contexts``; shape (results,).
         label: the label of each result, an index into ``labels``; shape (results,).
         before: the label of the previous result; -1 without such a result; shape (results,).
@@ -55,31 +55,29 @@ class Verdicts:
 
     @cached_property
     def judges(self) -> list[int]:
-        """The contexts of judges, as indices into ``contexts``. A judge's number is its index in this list."""
+        """The judges, as indices of their contexts in ``contexts``. A judge's number is its index in this list."""
         return [i for i, context in enumerate(self.contexts) if context.keeps]
 
     @cached_property
     def number(self) -> dict[int, int]:
-        """The number of each judge, keyed by the index of its context; see :attr:`judges`."""
+        """The number of each judge, keyed by the judge's index in ``contexts``."""
         return {context: j for j, context in enumerate(self.judges)}
 
     @cached_property
     def judge(self) -> Ints:
-        """The number of the judge that gave each result, -1 for answers; shape (results,)."""
+        """The number of the judge that gave each result; -1 for results that are answers, not verdicts; shape (results,)."""
         of_context = np.full(len(self.contexts) + 1, -1, np.int64)
         of_context[self.judges] = np.arange(len(self.judges))
         return of_context[self.context]
 
     @cached_property
     def signals(self) -> list[str | None]:
-        """The signals that judges have given; None for skipped stages."""
+        """The different signals that judges have given, sorted; one of them is None if a stage was skipped."""
         return sorted({self.labels[label].signal for label in self.label[self.judge >= 0].tolist()}, key=str)
 
     @cached_property
     def signal(self) -> Ints:
-        """For each label, the index in :attr:`signals` of the label's signal, shape (labels,); -1 if no judge has given that
-        signal.
-        """
+        """For each label, the index of its signal in :attr:`signals`, shape (labels,); -1 if the signal is not in that list."""
         return np.array([self.signals.index(one.signal) if one.signal in self.signals else -1 for one in self.labels], np.int64)
 
     @property
@@ -92,18 +90,21 @@ class Verdicts:
 
     @cached_property
     def column(self) -> Ints:
-        """A code for each result that combines its judge, whether the answer was missing, and its signal; shape (results,).
+        """A code for each verdict that combines its judge, whether the answer was missing, and its signal; shape (results,).
 
-        It is -1 for results that no judge gave. :meth:`counts_of` decodes it.
+        The code is -1 for results that are answers, not verdicts. :meth:`counts_of` decodes it.
         """
         code = (self.judge * 2 + self.is_missing) * len(self.signals) + self.signal[self.label] if self.judges else self.judge
         return np.where(self.judge >= 0, code, -1)
 
     def counts_of(self, column: int, right: float) -> list[tuple[int, float]]:
-        """Return where a judge's result counts in a flattened array of :attr:`shape`, as pairs (index, weight).
+        """Return where a verdict is counted in a flattened array of :attr:`shape`, as pairs (index, weight).
+
+        The array counts verdicts by judge, kind of the judged answer (right, missing, wrong) and signal. If the judged answer
+        has a score between 0 and 1, the verdict counts partly as one on a right answer and partly as one on a wrong answer.
 
         Args:
-            column: The result's code, an element of :attr:`column`.
+            column: The verdict's code, an element of :attr:`column`.
             right: The score of the judged answer, in [0, 1].
         """
         rest, signal = divmod(column, len(self.signals))
@@ -128,7 +129,10 @@ class Verdicts:
 
     @cached_property
     def possible(self) -> BoolArray:
-        """Mask of the signals that each judge may give (None if it was skipped); shape (judges, signals)."""
+        """A mask of the signals that each judge may give; shape (judges, signals).
+
+        Skipping a judge's stage counts as a separate judge, whose only signal is None.
+        """
         found = np.zeros((len(self.judges), len(self.signals)), np.bool_)
         is_skip = np.array([self.contexts[i].model == SKIP for i in self.judges], np.bool_)
         at = np.flatnonzero(self.judge >= 0)
@@ -142,10 +146,11 @@ class Verdicts:
 
     @cached_property
     def follows(self) -> FloatArray:
-        """P(label | the label's signal, the previous label), by judge, shape (judges, labels + 1, labels).
+        """For each judge, P(label of the judge's result | its signal, the label of the result before it).
 
-        The second index is the previous label; its last value stands for no previous label. 0 for labels whose next stage
-        cannot follow the judge, and for signals that the judge cannot give.
+        The shape is (judges, labels + 1, labels). The second axis is the label of the result before it; its last index means
+        that there is no such result. The third axis is the label of the judge's result. The probability is 0 for a label whose
+        signal the judge cannot give, or whose next stage cannot follow the judge.
         """
         n = len(self.labels)
         counts = np.zeros((len(self._stages[0]), n + 1, n))
@@ -166,16 +171,17 @@ class Verdicts:
     # -- the effects: shape (stages, kinds, 1 + models + 1, signals); the last feature is the easiness -------------------
 
     def no_effects(self) -> FloatArray:
-        """Return an array of effects that are all 0, with the shape (stages, kinds of answer, features + 1, signals).
+        """Return the effects with which the fit of the judges begins: all 0, shape (stages, 3, features + 1, signals).
 
-        On the third axis, the last item is the effect of easiness.
+        The 3 is for right, missing and wrong answers. On the third axis, the last item is the effect of easiness.
         """
         return np.zeros((len(self._stages[0]), KINDS, self.features.shape[1] + 1, len(self.signals)))
 
     def log_chances(self, effects: FloatArray, easy: FloatArray) -> FloatArray:
         """Return log P(signal | judge, kind of answer, easiness), shape (judges, kinds, signals, points).
 
-        ``effects`` has the shape of :meth:`no_effects`; ``easy`` is the easiness of each point.
+        The kinds of answer are right, missing and wrong. A point is a possible value of a request's latent traits; ``easy`` is
+        the easiness at each point. ``effects`` has the shape of :meth:`no_effects`.
         """
         if not self.judges:
             return np.zeros((*self.shape, len(easy)))
@@ -185,10 +191,10 @@ class Verdicts:
         return np.asarray(logit - np.logaddexp.reduce(logit, axis=2, keepdims=True))
 
     def stepped(self, effects: FloatArray, counts: FloatArray, easy: FloatArray) -> FloatArray:
-        """Return the effects after one Newton step.
+        """Return the effects (the coefficients of the regression) after one Newton step.
 
-        ``counts`` are the expected numbers of results, shape (judges, kinds, signals, points); ``easy`` is the easiness of each
-        point.
+        ``counts`` are the expected numbers of results, shape (judges, kinds of answers, signals, points). ``easy`` is the
+        easiness at each grid point.
         """
         if not self.judges:
             return effects
@@ -217,8 +223,8 @@ class Verdicts:
 
 
 def kinds_of(types: npt.NDArray[np.int8], right: int, missing: int) -> Ints:
-    """Return whether answers of these types are right (0), missing (1) or wrong (2).
+    """Return the kind of each answer as a number: 0 if it is right, 1 if it is missing, 2 if it is wrong.
 
-    ``right`` and ``missing`` are the numbers of the types of right and of missing answers.
+    ``types`` has the answers' types; ``right`` and ``missing`` are the types of right and of missing answers.
     """
     return np.where(types == right, 0, np.where(types == missing, 1, 2)).astype(np.int64)

@@ -85,21 +85,27 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 
 
 def _by_caps(fitted: AnnotatedTrie) -> _Measure:
-    """Return a function that measures the optimism of the best plan under each cost cap.
+    """Return a function that measures, under several cost caps, by how much the best plan's accuracy is predicted too high.
 
-    Plans are paths or, if a node of the trie stands for several sequences of calls, fixed plans. ``fitted`` provides the caps.
-    For optimism see :func:`_gaps`.
+    The function takes a trie that chooses the plans and a trie that judges them. It returns three rows: the caps of ``fitted``,
+    and the two rows of :func:`_gaps`, measured under the caps of the choosing trie.
     """
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
 
 
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
-    """Return the cost and the optimism of the best contingent plan at each of several prices of a dollar; shape (3, prices).
+    """Return the cost and the optimism of the best contingent plan at each price of a dollar, in three rows; shape (3, prices).
 
-    A price is the accuracy that a plan must gain for one more dollar. The first row is the plan's cost in dollars, as the
-    testing half predicts it. The other two rows are the two optimisms of :func:`_gaps`. ``chooser`` is the fit to the half that
-    chooses the plans, ``judge`` the fit to the half that tests them.
+    A price is the accuracy that a plan must gain for one more dollar. Optimism is what ``chooser`` predicts minus what
+    ``judge`` predicts.
+
+    The first row has the plan's cost in dollars according to ``judge``. The second row has the optimism of its accuracy, the
+    third row that of its advantage over the best single model.
+
+    Args:
+        chooser: The trie from the half of the requests that chooses the plans.
+        judge: The trie from the half that tests them.
     """
     cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
     one, other = SelectablePlans.of(chooser), SelectablePlans.of(judge)
@@ -109,10 +115,14 @@ def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray
 
 
 def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
-    """Return the optimism of the best plan under each cost cap, in two rows of shape (caps,).
+    """Return the optimism of the best plan under each cost cap, in two rows; shape (2, caps).
 
-    Optimism is what the choosing half predicts minus what the testing half predicts. The first row is for the plan's accuracy,
-    the second row for the plan's advantage over the best single model.
+    Optimism is what ``chooser``, by which the plan is selected, predicts minus what ``judge`` predicts. The first row is for
+    the plan's accuracy, the second row for the plan's advantage over the best single model.
+
+    Args:
+        chooser: The plans' figures from one half of the requests.
+        judge: The figures of the same plans from the other half.
     """
     caps = _caps(chooser)
     rows = []
@@ -337,11 +347,11 @@ def _fit(name: str, cells: ObservationTable, template: Template, catalog: Catalo
 
 
 def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tuple[float | None, int]:
-    """Return the root mean square error of P(right) over the nodes with enough held-out results, and the number of these nodes.
+    """Return the root mean square error of P(right) over the nodes with several held-out results, and the number of these
+    nodes.
 
-    ``pairs`` has the fit to each half of the requests, with the results of the other half. If there is no such node, the error
-    is None. The expected product of two different requests' residuals at a node is the squared error of its rate, without
-    sampling noise.
+    The error is corrected for the sampling noise of the results; it is None if there is no such node. ``pairs`` has the fit to
+    each half of the requests, with the results of the other half.
     """
     total = weight = 0.0
     nodes = 0

@@ -111,9 +111,10 @@ class UnitHost:
         self._out.put(ended)
 
     def ask(self, model: str, tokens: int) -> AskedPermit:
-        """Ask the run's process to admit an attempt at a call of ``model``; return the attempt, which is not admitted yet.
+        """Ask the run's process to admit an attempt at a call of ``model``, without waiting; return the attempt's permit.
 
-        ``tokens`` is the number of tokens that the attempt may use.
+        The permit is not valid until the run's process has set its ``admitted``. ``tokens`` is the number of tokens that the
+        attempt may use.
         """
         permit = AskedPermit(next(self._numbers))
         # Before the run hears of it, since the answer may come at once.

@@ -110,7 +110,9 @@ class RunUnit:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The answer to :class:`Asked`: whether the job's reservation was raised."""
+    """The answer to a host that asked for a higher reservation (:class:`Asked`): whether the reservation of the job ``unit``
+    was raised.
+    """
 
     unit: int
     is_granted: bool

@@ -364,7 +364,7 @@ class Admissions:
         self._under_way: dict[tuple[int, int], HostAttempt] = {}
 
     def begin(self, host: int, attempt: Waiting) -> None:
-        """Let an attempt of a host wait for its rate limit, on another thread; return at once."""
+        """Start a thread in which a host's attempt at a call waits for the model's rate limit; return at once."""
         held = HostAttempt(host, attempt, self._rate_limiters[attempt.model], self._link)
         with self._lock:
             # Before it waits: if its host is lost meanwhile, the place has to be found.

@@ -101,7 +101,7 @@ class WholeRuns:
         return cls(request_ids, [racer.run for racer in race.racers()])
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Yield every run on every request in round 0, and nothing in later rounds. ``observations`` are ignored."""
+        """In round 0, yield each of the paths ``runs`` for every request; later, yield nothing. Ignores ``observations``."""
         for request_id in self.request_ids if round_ == 0 else ():
             yield from (RequestPath(request_id, run) for run in self.runs)
 

@@ -35,9 +35,10 @@ class Proposals:
         return sum(bool(paths) for paths, _ in self._kept)
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Yield the paths of the round ``round_``, from 0. A round may be requested only after all earlier rounds.
+        """Yield the paths of the round ``round_``, from 0.
 
-        ``observations`` matter only at the first request for a round.
+        The first call for a round must come after calls for all earlier rounds. ``observations`` matter only in the first call
+        for a round.
         """
         if round_ == len(self._kept):
             self._kept.append(([], iter(self._sampler.propose(round_, observations))))

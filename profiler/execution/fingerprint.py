@@ -251,7 +251,10 @@ class _Code:
         yield from self.values([value for _, value in members], package)
 
     def values(self, values: list[Any], package: str) -> Iterator[Any]:
-        """Yield the constants among ``values``, and what :meth:`of` yields for each value that is code of ``package``."""
+        """Yield the constants among ``values``. For functions and classes of ``package``, yield their code instead.
+
+        The code is yielded as by :meth:`of`.
+        """
         for value in values:
             plain = _plain(value)
             if plain is not None:

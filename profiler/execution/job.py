@@ -102,7 +102,7 @@ class UnitBudget(SpendGuard):
         self.was_refused, self.limit_usd = True, 0.0
 
     def authorize(self, upper_usd: float) -> SpendPermit:
-        """Call ``before``, then reserve ``upper_usd`` dollars, the maximum cost of a call.
+        """Call the callback ``before``, then reserve ``upper_usd`` dollars, the maximum cost of a call, and return its permit.
 
         Raises:
             CallRefused: the budget does not allow the call, so the call must not be made.
@@ -211,7 +211,7 @@ class LoadedWorkflow(Protocol):
 
     @property
     def catalog(self) -> Catalog:
-        """The models."""
+        """The catalog of the models that the workflow may run."""
 
     @property
     def backends(self) -> Mapping[str, Backend]:

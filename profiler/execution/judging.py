@@ -185,7 +185,7 @@ def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Ba
 
     Raises:
         ConfigError: see :func:`judge_catalog`.
-        WorkflowError: under the template's stop rule (oracle) only a right answer ends a request, which a judge cannot decide.
+        WorkflowError: the template ends a request at its first right answer (oracle), which a judge cannot recognize.
     """
     judge = workflow.score
     if not isinstance(judge, LLMJudge):

@@ -205,7 +205,7 @@ class Ledger:
             checkpoint: the state to resume from; None stores no state.
             paid_usd: the cost to book in dollars, if it differs from the result's.
             judgement: the judge's verdict on the answer.
-            shapes: hashes of its prompts, packed; empty for none.
+            shapes: hashes of the job's prompts, packed as bytes; empty without hashes.
         """
         with self._lock:
             paid = observation.cost_usd + observation.tool_cost_usd if paid_usd is None else paid_usd

@@ -40,7 +40,7 @@ _MARKS = ("model_fields", "__fields__", "_asdict", "get_secret_value")
 
 
 class StateSerializer(JsonPlusSerializer):
-    """LangGraph's serializer without pickle, restricted to objects of data types."""
+    """LangGraph's serializer without pickle. It restores only objects that hold data, such as dataclasses and enums."""
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Return the deserialized object.

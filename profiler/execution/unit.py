@@ -239,10 +239,9 @@ class UnitRunner:
         )
 
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
-        """Run the graph to the next boundary, the next call of a stage's chat model, or the end.
+        """Run the graph until it pauses before a node in ``boundaries``, a stage calls its chat model, or the graph ends.
 
-        ``start`` is the graph's input, a command, or None to continue the thread; ``boundaries`` are the nodes before which the
-        run pauses.
+        ``start`` is the graph's input or a command; None continues the thread.
         """
         assert policy.request is not None
         stated = {"thread_id": thread_id, **stated_configurable(self.workflow, policy.request)}
@@ -298,12 +297,13 @@ class UnitRunner:
     def score(
         self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()
     ) -> UnitOutcome:
-        """Score the state after ``prefix`` again, as if the request ended there. The nodes after the loop are run on a copy.
+        """Score ``state``, the stored state after the calls of ``prefix``, as if the request ended there.
+
+        If the stage is in a loop, the nodes that the graph runs after this loop are run on a copy of the state.
 
         Returns:
             A result with the success (or a failure and its text), and the signal and answer of the state. A signal declared as
-            ``"status"`` is not computed. There is no result if a node after the loop makes a call that the budget does not
-            allow.
+            ``"status"`` is not computed. There is no result if one of these nodes makes a call that the budget does not allow.
         """
         thread_id = f"u{next(self._threads)}"
         policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request)
@@ -330,7 +330,7 @@ class UnitRunner:
         return UnitOutcome(row, **beside_label(self.workflow, request, values or {})._asdict())
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
-        """Run the nodes after the loop, from the node ``ending`` on, on a copy of the thread.
+        """Run the nodes that follow the stage's loop in the graph, ``ending`` first, on a copy of the LangGraph thread.
 
         Returns (final state as if the loop ended here, None), or ({}, error text) if a node raised.
         """

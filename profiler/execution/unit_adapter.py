@@ -49,7 +49,7 @@ class UnitPrompts:
         self._shapes.append(shape_of(prompt_parts(messages, tools), self._key))
 
     def packed(self) -> bytes:
-        """Return the hashes as bytes; empty if no call was made."""
+        """Return the collected hashes of the prompts of all calls as bytes; empty if no call was made."""
         return packed(self._shapes, self._key) if self._shapes else b""
 
 

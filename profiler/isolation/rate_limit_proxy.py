@@ -129,8 +129,7 @@ class ProxiedRateLimiter:
     def of(self, prompt: PromptCall) -> ProxiedRateLimiter:
         """Return a rate limiter for one attempt with this prompt.
 
-        When the parent admits the attempt, it also chooses where to mark the prompt, so that the provider caches it up to
-        there.
+        The parent process admits the attempt, and decides which beginnings of the prompt are marked for the provider's cache.
         """
         return ProxiedRateLimiter(self._theirs, self._attempt["unit"], self._attempt["model"], prompt)
 

@@ -115,9 +115,9 @@ class DecidingSampler:
         return bool(self._racing(round_, observations))
 
     def _racing(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
-        """Return the paths of a round of the comparison of single models; empty after the comparison.
+        """Return the request paths of a round in which single models are compared; empty for a round after the comparison.
 
-        The last list is cached, because it is requested twice.
+        The latest result is cached.
         """
         if self._last is None or self._last[0] != round_ or self._last[1] is not observations:
             self._last = round_, observations, self._race.paths(round_, observations)
@@ -145,9 +145,10 @@ class DecidingSampler:
         return alone
 
     def _deciding(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Yield the paths of a round after the comparison.
+        """Yield the paths of a round that comes after the comparison of single models.
 
-        Each path serves the purpose whose spending so far is smallest in proportion to its share of the money.
+        The round's money is divided between several purposes (:meth:`_uses`). Each path serves the purpose that has used the
+        smallest part of its share so far.
         """
         rows = rows_by_cell(observations)
         prices = Prices.of(self.template, self.catalog, observations)
@@ -225,7 +226,10 @@ class DecidingSampler:
         return sum(passed) / len(passed) if passed else 0.0
 
     def _whole_runs(self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices) -> Iterator[RequestPath]:
-        """Yield whole runs of the candidate plans and of the current setup that lack results, on the same requests."""
+        """Yield whole runs of the candidate plans and of the current setup, on the same requests.
+
+        Runs that have all their results are left out.
+        """
         today = self.template.today
         if self._candidates is None or (self._is_one_call and today is None):
             return

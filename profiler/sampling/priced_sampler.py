@@ -45,17 +45,17 @@ class PricedSampler:
     """A sampler that calls each model in proportion to price ** -alpha (:class:`~vinelm.requests.protocols.Sampler`).
 
     The requests have one random order, in which every model answers them. So a request that an expensive model has answered was
-    answered by the cheaper models too, and their answers can be compared. Once a model has given every request a first answer,
-    its paths make later calls for requests that this answer did not end. Its weight is then multiplied by the share of requests
-    that continue. After the first answer, the model of each call is drawn at random.
+    answered by the cheaper models too, and their answers can be compared. When a model has given every request a first answer,
+    it gets paths that make later calls, for requests that continue after this answer. The model's weight is then multiplied by
+    the share of requests that continue. The model of each later call is drawn at random.
 
     Each draw chooses among the models that were drawn less often than their weights require. A model's probability is
     proportional to its deficit, so that frequencies always stay close to the weights. Each path has at least one call without a
     result.
 
     A model's price is the mean cost of its results in earlier rounds, tools included. A model without results has its list
-    price, scaled as in the results of other models. Round 0 has two paths per model, and each later round has as many paths as
-    there are results. So a run may end at any budget.
+    price, multiplied by the ratio of real costs to list prices of the other models. Round 0 has two paths per model, and each
+    later round has as many paths as there are results. So a run may end at any budget.
 
     The ``probability`` of a path is the product of the probabilities with which its models were drawn, given all earlier draws.
     It begins with the path's first call without a result. The request is given by the order, so it has no probability. The
@@ -178,16 +178,17 @@ def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
 
 
 class OpenCells:
-    """Tracks open calls: calls that their request is known to reach, that have no result, and that no earlier path will make.
+    """Tracks open calls: calls that have no result yet, and that no path proposed so far will make.
 
-    A call is identified by its request and ``prefix``, the models of the calls up to and including this one.
+    A call is only open if its request is known to reach it. A call is identified by its request and ``prefix``, the models of
+    the calls up to and including this one.
 
     Args:
         rows: The results so far. Results after a passed check (``is_continued``) are treated separately.
 
     Attributes:
-        n_going_on: For each model, the number of requests whose first call used this model, has a result, and can be followed
-            by an open call.
+        n_going_on: For each model, the number of requests that have a result of their first call with this model, and an open
+            call at any depth after it.
         continuable: The calls after which a request can continue, although the workflow's own check passed their answer or an
             earlier answer.
     """
@@ -206,25 +207,32 @@ class OpenCells:
         self.continuable = [cell for cell, row in self._every.items() if self._is_continuable(row)]
 
     def is_new(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a call has no result and no earlier path will make it. Its request must be known to reach the call."""
+        """Return whether a call has no result, and no path proposed so far will make it.
+
+        Its request must be known to reach the call.
+        """
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a call is open or can be followed by an open call. The request must be known to reach the call."""
+        """Return whether a call is open, or has a result and an open call at any depth after it.
+
+        A call is open if it has no result, and no path drawn so far in this round will make it. The request must be known to
+        reach the call.
+        """
         cell = (request, prefix)
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
     def open_below(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models with which a request can continue from the call ``prefix`` towards an open call.
+        """Return the models of those calls directly after the call ``prefix`` that are open or lead to an open call.
 
-        The call ``prefix`` has a result.
+        The call ``prefix`` has a result. An open call is one that is still to be made.
         """
         return self._below[request, prefix]
 
     def claim(self, request: str, prefix: Prefix) -> None:
-        """Mark an open call as one that a path will make, so that it no longer counts as open.
+        """Record that a drawn path will make an open call; the call then no longer counts as open.
 
-        The calls after it stay unknown until the next round.
+        Whether the request continues after this call is known only in the next round, so no later call is open yet.
         """
         self._claimed.add((request, prefix))
         while len(prefix) > 1:
@@ -237,18 +245,18 @@ class OpenCells:
             self.n_going_on[prefix[0]] -= 1
 
     def not_continued(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models with which the call after the call ``prefix`` has no result yet.
+        """Return the models whose call right after the request's calls ``prefix`` has no result yet.
 
-        The call ``prefix`` must be one of :attr:`continuable`.
+        The last call of ``prefix`` must be one of :attr:`continuable`.
         """
         stage = self._template.stage_after(len(prefix))
         models = () if stage is None else stage.models or ()
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
     def of_today(self, request: str) -> Iterator[Cell]:
-        """Yield the request's calls, made by the current setup's models, after which an open call can follow.
+        """Yield the recorded calls of a request's run on the current setup that have an open call at any depth after them.
 
-        Each call is given as (request id, models up to the call). All these models must be those of the current setup.
+        Each call is given as (request id, models up to the call).
         """
         today = self._template.today or {}
         prefix: Prefix = ()
@@ -313,7 +321,7 @@ class RoundPaths:
 
     Args:
         template: A template bound to models.
-        cells: The open calls.
+        cells: The calls that still have to be made.
         order: The requests, in the order in which models answer them.
         weights: The weight with which each model is drawn.
         rng: The random generator; the draws advance it.
@@ -336,7 +344,10 @@ class RoundPaths:
         rng.shuffle(self._to_continue)
 
     def next(self) -> RequestPath | None:
-        """Return the next path, and mark its first open call as taken; None if no call that a request reaches is open."""
+        """Return the next path, and reserve its first call without a result.
+
+        None if every call that a request reaches has a result or is reserved.
+        """
         weights = {}
         for name in self._first:
             share = 1.0 if self._unanswered(name) is not None else self._cells.n_going_on[name] / len(self._order)
@@ -354,9 +365,10 @@ class RoundPaths:
         return self._completed(request, prefix, chance)
 
     def first_answer(self, model: str) -> RequestPath | None:
-        """Return a path for the first request in order without an answer by the model; None if the model has answered all.
+        """Return a path that begins with this model, for the first request that the model has not answered; None if there is
+        none.
 
-        The path begins with this model, and its first call is claimed.
+        The path's first call is claimed, so that no other path of the round makes it.
         """
         request = self._unanswered(model)
         if request is None:
@@ -369,7 +381,10 @@ class RoundPaths:
         return sum(self._cells.is_new(request, (model,)) for request in self._order)
 
     def claim_first(self, path: RequestPath) -> None:
-        """Claim the first call of a path if its model is certain and the call is open; otherwise do nothing."""
+        """Claim the first call of a path, so that no other path of the round makes it.
+
+        Does nothing if the call has a result or is claimed already, or if its model depends on which stage comes first.
+        """
         first = path.path[0]
         if isinstance(first, str) and self._cells.is_new(path.request_id, (first,)):
             self._cells.claim(path.request_id, (first,))
@@ -419,7 +434,10 @@ class RoundPaths:
         return RequestPath(request, (model, *others), probability=chance)
 
     def _unanswered(self, model: str) -> str | None:
-        """Return the first request, in order, that the model has not given a first answer; None if there is none."""
+        """Return the first request, in order, whose first call this model has not made; None if there is none.
+
+        A call that a path of this round will make counts as made.
+        """
         at = self._at[model]
         while at.next < len(self._order):
             request = self._order[at.next]
@@ -429,7 +447,8 @@ class RoundPaths:
         return None
 
     def _going_on(self, model: str) -> str:
-        """Return the next request that has an open call after the model's first answer. At least one must exist.
+        """Return the next request in which some call after the model's first answer still has to be made. At least one must
+        exist.
 
         The requests take turns: the search begins after the request that was returned last.
         """
@@ -470,10 +489,10 @@ class RoundPaths:
 
 
 class _FirstAnswer:
-    """Two positions in the order of the requests, for one first model.
+    """Remembers where two searches through the ordered requests begin, for paths that begin with one model.
 
-    ``next`` is the position of the first request that the model may not have answered. ``turn``, modulo the number of requests,
-    is the position at which the search for the next request to continue begins.
+    ``next`` is the position at which the search for a request that the model has not answered begins. ``turn``, modulo the
+    number of requests, is the position at which the search for a request to continue after the model's answer begins.
     """
 
     def __init__(self, turn: int) -> None:

@@ -34,7 +34,8 @@ class Prices:
     def of(cls, template: Template, catalog: Catalog | None, rows: Sequence[Observation]) -> Prices:
         """Return prices estimated from the results ``rows``.
 
-        A model without results has its list price, scaled as in the results of other models.
+        The price of a model without results is its list price, multiplied by the ratio of real costs to list prices of the
+        other models.
         """
         usd = prices_usd(template, catalog, rows)
         is_free = not any(price > 0.0 for price in usd.values())
@@ -68,7 +69,9 @@ class Prices:
         return total
 
     def everything(self, choices: Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]], n_requests: int) -> float:
-        """Return the approximate cost of making each call that requests reach once, in the unit of :attr:`usd`.
+        """Return the approximate cost of a full profile, in the unit of :attr:`usd`.
+
+        A full profile makes every call that a request can reach, each of them once.
 
         Args:
             choices: The possible models of each call; by stage name, if the stages of a call have different models.
@@ -81,7 +84,7 @@ class Prices:
         return n_requests * below
 
     def spent(self, rows: Sequence[Observation], catalog: Catalog | None) -> float:
-        """Return the total cost of results, in the unit of :attr:`usd`."""
+        """Return the total cost of results in dollars; if all models are free, return the number of results."""
         return float(len(rows)) if self.is_free else sum(fresh_usd(row, catalog) for row in rows)
 
 

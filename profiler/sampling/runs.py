@@ -34,8 +34,9 @@ def whole_path(template: Template, models: Mapping[str, str]) -> Run:
 
 
 def as_run(reached: FloatArray, trie: Trie, template: Template) -> Run:
-    """Return the models of a whole run that approximates a plan: for each call, the model that the plan uses most in each
-    stage.
+    """Return the models of a whole run that approximates a plan.
+
+    For each call and each stage that the call may run, this is the model that the plan uses most.
 
     Args:
         reached: For each node of the trie, the probability that a request under the plan executes the node's call. Index 0 is

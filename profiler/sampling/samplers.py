@@ -20,8 +20,8 @@ from vinelm.template import Template
 class CascadeSampler:
     """A sampler that draws a random request, and a random model for each call (VineLM paper §4.2 and appendix A).
 
-    Requests and paths are drawn uniformly with replacement, in one endless round. If several next stages are possible, one draw
-    decides the model of each of them. The model of the actual stage is then uniformly distributed.
+    Requests and paths are drawn uniformly with replacement, in one endless round. If several stages may come next, one random
+    number selects a model for each of them.
     """
 
     def __init__(self, template: Template, request_ids: Sequence[str], seed: int) -> None:

@@ -29,8 +29,8 @@ class SingleModel:
         requests: The number of requests with a whole run of this model.
         right: The number of right answers; for scores, their sum.
         low, high: 90 % interval of the accuracy (Beta, Jeffreys' prior), as fractions.
-        usd_per_1000: Cost in dollars per 1,000 requests, from its runs; without runs, from its list price, scaled as in the
-            results of other models.
+        usd_per_1000: Cost in dollars per 1,000 requests, from its runs; without runs, from its list price, multiplied by the
+            ratio of real costs to list prices of the other models.
         is_out: Whether the model has left the comparison, because the whole accuracy interval of a cheaper model lies above the
             interval of this model.
     """

@@ -59,8 +59,9 @@ class Admission:
         self.decided.clear()
 
     def refuse_all(self) -> None:
-        """Refuse all requests for a higher reservation that are not answered yet, even decided ones, because the run is
-        abandoned.
+        """Refuse all requests for a higher reservation, because the run is abandoned.
+
+        This includes requests whose answer is decided but not sent yet.
         """
         for request in (*self.waiting, *(one for one, _ in self.decided)):
             request.answer(False)
@@ -188,9 +189,9 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Add the path's stored but uncommitted results to the calls that may still end the run, with their real costs.
+        """Count the path's results that are stored but not committed yet, with their real costs, since they may end the run.
 
-        A result is committed when it is counted, in the order of the paths. The run's limits are checked only then.
+        Results are committed in the order of the paths. Only then does the run check them against its limits.
         """
         for length in range(path.committed + 1, path.resolve(self._cells.rows, self._rule) + 1):
             cell = path.cell(length)
@@ -212,10 +213,10 @@ class _Scan:
                 return
 
     def _pass_remaining(self, path: ActivePath, first: int) -> None:
-        """Add the path's calls without a result, from call number ``first`` on, to the calls that may still end the run.
+        """Note the path's calls without a result, from call number ``first`` on, because they precede later jobs.
 
-        Each is added at its maximum cost. As far as this cost is not reserved yet, it also counts as money that must be left
-        for these calls before a later job may start.
+        Before a later job starts, enough money must be left for the maximum cost of each of these calls. Their results may also
+        end the run before that job.
         """
         is_continued = path.goes_on and self._cells.is_continued(path.cell(first))
         if self._coverage_bound is not None:
@@ -252,7 +253,8 @@ class _Scan:
 class PossiblyBroken:
     """Tracks whether calls that are not committed yet may end the run, because a stage is broken or no answer is right.
 
-    If they may (``may_stop``), a sequential run might end before the calls that come later.
+    Attributes:
+        may_stop: whether the calls counted so far may end the run. If so, later calls might never be made in a sequential run.
     """
 
     def __init__(self, first_rows: FirstRows, answers: AnswersOfToday) -> None:
@@ -262,7 +264,10 @@ class PossiblyBroken:
         self.may_stop = False
 
     def pass_cell(self, stage: str, row: Observation | None, request_id: str) -> None:
-        """Count the next call, in the order of the paths; ``row`` is its result, None if it is not executed yet."""
+        """Take the next call into account. Calls must be passed in the order of the paths.
+
+        ``row`` is the result of the call; None if the call is not executed yet.
+        """
         self._is_read = self._is_read or (row is not None and bool(row.success))
         if not self._is_read and request_id not in self._answers.wrong:
             self._asked.add(request_id)
@@ -278,19 +283,19 @@ class PossiblyBroken:
 
 
 class CoverageUpperBound:
-    """An upper bound on the coverage, whatever the outcomes of the calls that are running or may be executed earlier.
+    """An upper bound on the coverage, whatever the outcomes of the calls that are given to :meth:`add`.
 
-    The bound holds whichever of these calls are executed. It combines an upper bound of the cost so far with a lower bound of
-    the remaining cost. For the lower bound, each such call is assumed to be free and to end its request. A call with an unknown
-    stage counts for every possible stage.
+    These calls are running or may still be executed; the bound holds whichever of them are executed. It combines an upper bound
+    of the cost so far with a lower bound of the remaining cost. For the lower bound, each of these calls is assumed to be free
+    and to end its request. A call with an unknown stage counts for every possible stage.
 
     Args:
         coverage: the coverage of the executed calls.
 
     Attributes:
-        may_go_on: whether some of these calls may follow an answer that the workflow's own check passes. The costs of such
-            calls do not count in the denominator of the coverage. As it is unknown which calls these are, the denominator then
-            leaves out the costs of all of these calls.
+        may_go_on: whether some of these calls may follow an answer that passed the workflow's own check. The costs of such
+            calls do not count in the denominator of the coverage. It is unknown which calls these are. So the denominator then
+            leaves out the costs of all calls given to :meth:`add`.
     """
 
     def __init__(self, coverage: Coverage) -> None:
@@ -320,8 +325,8 @@ class CoverageUpperBound:
             visits: the possible (stage, model) pairs of the call.
             upper_usd: its maximum cost in dollars.
             is_open: True if the results so far prove that the request reaches the call.
-            is_continued: True if the results so far prove that the request ends before the call; the call then counts
-                separately.
+            is_continued: True if the results so far prove that the request ends before the call; the cost of such calls is
+                summed separately.
         """
         if is_continued:
             self._continued_usd += upper_usd

@@ -57,7 +57,10 @@ class CellKinds:
 
     @classmethod
     def of(cls, template: Template) -> CellKinds:
-        """Return the kinds of calls of a template that is bound to models."""
+        """Return the kinds of calls that a template allows: its depths and its pairs of stage and model.
+
+        The template must be bound to models.
+        """
         models = {name: i for i, name in enumerate(template.models)}
         stages = {stage.name: i for i, stage in enumerate(template.stages)}
         pairs = [(stage.name, model) for stage in template.stages for model in stage.models or ()]
@@ -88,29 +91,27 @@ class CellKinds:
 
     @cached_property
     def of_stage(self) -> FloatArray:
-        """A matrix with 1 where the (stage, model) pair of the row has the stage of the column, otherwise 0; shape (slots,
-        stages).
-        """
+        """A 0/1 matrix that says which stage each (stage, model) pair has; shape (pairs, stages)."""
         return np.asarray(np.eye(len(self.stages))[self.stage])
 
     @cached_property
     def of_model(self) -> FloatArray:
-        """A matrix with 1 where the (stage, model) pair of the row has the model of the column, otherwise 0; shape (slots,
-        models).
-        """
+        """A 0/1 matrix that says which model each (stage, model) pair has; shape (pairs, models)."""
         return np.asarray(np.eye(int(self.model.max()) + 1)[self.model])
 
     @cached_property
     def even(self) -> FloatArray:
-        """The probability of each stage that may follow, if all are equally likely; shape (depth, stages, stages) as
-        :attr:`allowed`.
+        """For each depth and stage, the probability of each next stage if all allowed stages are equally likely.
+
+        The shape is (depth, stages, stages), as that of :attr:`allowed`. The last axis stands for the next stage.
         """
         return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
 
     def place(self, row: Observation) -> tuple[int, int, int]:
-        """Return three indices of a result: its depth (from 0), its (stage, model) pair (slot), and what came next.
+        """Return three indices that describe a result: its depth from 0, its pair of stage and model, and what came next.
 
-        What came next, a stage or the end, is an index on the last axis of :attr:`CellCounts.outcomes`.
+        The pair is an index into :attr:`slots`. What came next, a stage or the end, is an index on the last axis of
+        :attr:`CellCounts.outcomes`.
         """
         return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
 
@@ -169,7 +170,7 @@ class CellCounts:
         return replace(self, paid=self.counts) if is_free else self
 
     def means(self) -> FloatArray:
-        """Return the mean cost of each kind of call; shape (depth, slots).
+        """Return the mean cost of each kind of call; shape (depth, slots). A slot is a (stage, model) pair.
 
         The mean is shrunk towards its model's mean (for a new model, the overall mean). If several stages share a depth, it is
         instead shrunk towards the mean of its stage and model over all depths. That mean is shrunk towards the model's mean.
@@ -183,10 +184,10 @@ class CellCounts:
         return np.asarray((self.paid + _COST_PRIOR * mean[..., None, :]) / (counts + _COST_PRIOR))
 
     def rates(self) -> FloatArray:
-        """Return the probability that a request continues to each stage after each kind of call; shape (depth, slots, stages).
+        """Return the probability that a request continues to each stage after a call; shape (depth, slots, stages).
 
-        Rates are shrunk towards the stage's rates at that depth, over all models. Those are shrunk towards the overall rate of
-        continuing, spread evenly over the possible stages.
+        A slot is a stage and a model. Rates are shrunk towards the stage's rates at that depth, over all models. Those are
+        shrunk towards the overall rate of continuing, spread evenly over the possible stages.
         """
         kinds, counts = self.kinds, self.counts
         went_on = self.outcomes[..., _WENT_ON:]
@@ -202,9 +203,8 @@ class CellCounts:
     ) -> FloatArray:
         """Return the expected cost of executing all calls that requests still reach, in the unit of :attr:`paid`.
 
-        These are the open calls, which come next in some request, and all calls after them.
-
-        The result is a single number. If the arrays of these counts have further axes in front, it is an array with these axes.
+        These are the open calls, which come next in some request, and all calls after them. The result is a single number, or
+        an array if the counts have further axes in front (see the class).
 
         Args:
             unopened: the number of open calls (reached by their request, but not executed) of each kind; shape (depth, slots).
@@ -235,11 +235,10 @@ class CellCounts:
         return np.asarray(total + unknown * (shares * below[..., first]).sum(axis=-1))
 
     def leaves(self) -> FloatArray:
-        """Return, for each kind of call, how often a call would be executed if a request ran on every path from its start.
+        """Return, for each kind of call, the expected number of the template's paths that contain one such call.
 
-        It is the expected number of the template's paths that contain the call; shape (depth, slots). If the request ends at
-        the call, the paths with which it could have continued still count. If stages share a depth, these paths are unknown;
-        then a request that ends counts as one path.
+        The shape is (depth, slots); a slot is a (stage, model) pair. If a request ends at the call, the paths on which it could
+        have continued still count. If several stages share a depth, these paths are unknown, and count as one path.
         """
         kinds, rates = self.kinds, self.rates()
         found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))
@@ -261,8 +260,8 @@ class Coverage:
 
     Attributes:
         totals: the counts of executed calls, without those made after the stop rule had ended the request.
-        unopened: the number of open calls (reached, not executed) of each kind, without those of the requests in
-            :attr:`unknown`; shape (depth, slots).
+        unopened: the number of calls that requests have reached but that are not executed, by depth and (stage, model) pair;
+            shape (depths, pairs). Requests in :attr:`unknown` do not count.
         unknown: the number of requests without results, if several first stages are possible; otherwise 0.
         continued_usd: the cost in dollars of calls that were executed after the stop rule had ended their request.
         n_continued: the number of these calls.
@@ -318,7 +317,7 @@ class Coverage:
 
     @property
     def counts(self) -> FloatArray:
-        """The number of executed calls of each kind, shape (depth, slots), without calls after the end of their request.
+        """The number of executed calls of each kind, shape (depth, slots). Calls made after a request had ended do not count.
 
         The depth counts from 0. A slot is a stage and a model.
         """
@@ -326,7 +325,7 @@ class Coverage:
 
     @property
     def counts_per_depth(self) -> tuple[int, ...]:
-        """The number of executed calls at each depth, the first depth first, without calls after the end of their request."""
+        """The number of executed calls at each depth, first depth first. Calls made after a request had ended do not count."""
         return tuple(int(n) for n in self.counts.sum(axis=1))
 
     @property
@@ -348,7 +347,9 @@ class Coverage:
         return float(self.n_continued) if self.is_free else self.continued_usd
 
     def measure(self) -> CellCounts:
-        """Return the counts by which coverage is measured: with costs in dollars, or 1 for each call if all are free."""
+        """Return the counts and costs by which coverage is measured. Costs are dollars, or 1 for each call if all calls are
+        free.
+        """
         return self.totals.priced(is_free=self.is_free)
 
     @property
@@ -382,7 +383,9 @@ class Coverage:
         return min(float(low), self.fraction), max(float(high), self.fraction)
 
     def _drawn(self) -> CellCounts:
-        """Return the totals of :data:`N_DRAWS` resamples of the requests; the first axis of the arrays is the resample."""
+        """Return the counts of executed calls in each of :data:`N_DRAWS` resamples of the requests; the first axis is the
+        resample.
+        """
         order = np.argsort([number for _, number in sorted(self._requests.items())])  # independent of the order of the rows
         n, cells, shape = len(order), self.unopened.size, self.totals.outcomes.shape
         # A request is drawn with all its cells: they share its difficulty, and drawing cells one by one would make the interval
@@ -409,8 +412,7 @@ class Coverage:
     def naive_usd(self) -> float:
         """Return the estimated cost in dollars of running every request on every path, each from its start.
 
-        No result is shared between paths that begin alike. A request ends at a passed check. If stages share a depth, every
-        request runs on every path that it reaches. Returns 0.0 before the first call.
+        No result is shared between paths that begin alike. A request ends at a passed check. Returns 0.0 before the first call.
         """
         if not self.counts.any():
             return 0.0
@@ -419,10 +421,10 @@ class Coverage:
 
 
 def coverage_of(observations: Sequence[Observation], template: Template, n_requests: int) -> Coverage:
-    """Return the coverage of a set of results, in any order.
+    """Return the coverage of a set of results.
 
     Args:
-        observations: the results of these requests.
+        observations: the results, in any order.
         template: a template bound to the catalog's models.
         n_requests: the number of requests in the profile.
     """

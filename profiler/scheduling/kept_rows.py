@@ -65,9 +65,9 @@ class KeptRows:
         return Job(self.requests[request_id], prefix, state, 0.0, is_scoring=True, passed=passed, judged=judged)
 
     def evaluated(self, job: Job, top_up: TopUp = lambda _upper_usd: False) -> UnitOutcome:
-        """Evaluate a state with a job made by :meth:`job`, and return the outcome.
+        """Run a job made by :meth:`job`, which evaluates the state stored with a result; return the job's outcome.
 
-        By default, model calls are refused, because no result would record them.
+        ``top_up`` decides whether a model call, such as a judge's, may reserve money. The default refuses every call.
         """
         finished = run_job(self.worker, job, top_up)
         if finished.problem is not None:
@@ -162,7 +162,10 @@ class PendingRows:
         return is_verdict and found.label == self._judging.label_digest(request)
 
     def _reserved(self, job: Job) -> tuple[Job, Reservation] | None:
-        """Return the job with a new reservation of $0, which the judge's first call raises; None if the budget is exhausted."""
+        """Return the job with a new reservation of $0; None if the budget is exhausted.
+
+        The amount of the reservation is increased before the judge is first called.
+        """
         try:
             # An answer equal to a judged one costs nothing. The judge's first call raises the reservation.
             reservation = self._ledger.reserve(*job.cell, 0.0, 0)

@@ -126,9 +126,9 @@ class ObservedCells:
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
-        """Return for each call before ``cell`` whether the request ended there under the stop rule; empty if it ended nowhere.
+        """Return, for each call before ``cell``, whether the stop rule ends the request at this call.
 
-        A failed call counts as an end, too, but no call can follow it.
+        A profile may continue a request past such an end. The result is empty if the rule ends it at none of these calls.
         """
         request_id, prefix = cell
         rows = [self.rows.get((request_id, prefix[:length])) for length in range(1, len(prefix))]
@@ -151,8 +151,7 @@ class FirstRows:
 
     Args:
         template: a template bound to the catalog's models.
-        after: the number of results that must fail in the same way; None disables the check. A stage that fails half of the
-            time begins with eight failures in only 1 of 256 runs.
+        after: the number of results that must fail in the same way; None disables the check.
     """
 
     def __init__(self, template: Template, after: int | None = BROKEN_AFTER) -> None:
@@ -205,14 +204,16 @@ class FirstRows:
 
 
 class AnswersOfToday:
-    """The first answers of the current setup (if unknown, of any model), used to detect that answers are read wrongly.
+    """Checks whether any of the first answers is right, to detect that answers are read wrongly.
+
+    These are answers of the current setup or, if it is unknown, of any model.
 
     A working application is right at least sometimes. If it never is, the answer is read from the wrong place or compared with
     the wrong label, and all results are useless. A right answer of any model passes the check.
 
     Args:
         template: a template bound to the catalog's models.
-        after: the number of requests that must be answered wrong; None disables the check.
+        after: the check fails if this number of requests is answered and no answer is right; None disables the check.
 
     Attributes:
         wrong: the calls of the wrong answers, by request.
@@ -243,9 +244,9 @@ class AnswersOfToday:
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether there would be too few wrong answers to fail the check, even if the next ``more`` answers were wrong.
+        """Return whether the check for right answers cannot fail yet, even if the next ``more`` answers are wrong, too.
 
-        Also True if the check is disabled.
+        The check fails if enough answers are wrong and none is right. Also True if the check is disabled.
         """
         return self._after is None or len(self.wrong) + more < self._after
 
@@ -278,7 +279,10 @@ class CutOff:
         self.message: str | None = None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed result; return a message if enough requests are cut off by now, otherwise None."""
+        """Add a committed result, and return :attr:`message`.
+
+        The message stays None until enough requests continue beyond the end of the template.
+        """
         is_beyond = beyond_turns(row) is not None  # fails if the template has other branches there
         if row.failure is not None and not is_beyond:
             return self.message
@@ -292,9 +296,13 @@ class CutOff:
         return self.message
 
     def outgrown(self, template: Template, rows: Mapping[Cell, Observation]) -> list[Cell]:
-        """Return the calls in :attr:`cells` after which ``template`` continues, or before which a result is missing.
+        """Return the calls in :attr:`cells` after which a request may continue under ``template``.
 
-        ``template`` may be longer than the template of the results. ``rows`` are all results, keyed by (request id, models).
+        Calls are also returned if their result, or that of an earlier call on their path, is missing.
+
+        Args:
+            template: The current template, which may allow longer requests than the template of the results.
+            rows: All results, keyed by (request id, models).
         """
         found = []
         for request_id, prefix in self.cells:

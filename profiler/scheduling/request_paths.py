@@ -111,7 +111,10 @@ class ActivePath:
         return len(self.models)
 
     def ends_at(self, row: Observation, rule: StopRule) -> bool:
-        """Return whether the path ends at a given result."""
+        """Return whether the path ends with the result ``row``.
+
+        It does if ``rule`` ends the request there. A path that is executed to its end (``goes_on``) ends only at a failed call.
+        """
         return row.ended(rule) and (row.failure is not None or not self.goes_on)
 
     def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
@@ -153,7 +156,8 @@ class ActivePath:
         return True
 
     def _foreseen(self, least: int | None = None) -> list[tuple[Visit, ...]]:
-        """Return the possible (stage, model) pairs of each call, from the first call without a result.
+        """Return the (stage, model) pairs that each call of the path may have, beginning with the first call that has no
+        result.
 
         The list has at least ``least`` calls, unless the path has fewer; with None it has all calls.
         """
@@ -200,9 +204,10 @@ class TimedPaths:
         self._timed: Counter[Visit] = Counter()
 
     def add(self, path: ActivePath) -> None:
-        """Set the path's ``is_timed``: True while some stage and model of the path has fewer than ``most`` timed paths.
+        """Set the path's ``is_timed``, which states whether the path's calls are made directly instead of in batches.
 
-        Called for every path, in canonical order.
+        It is True if some (stage, model) pair of the path has fewer than ``most`` timed paths so far. Called for every path, in
+        canonical order.
         """
         visits = {visit for length in range(1, path.longest + 1) for visit in path.possible(length)}
         path.is_timed = any(self._timed[visit] < self._most for visit in visits)
@@ -274,13 +279,13 @@ class ActivePaths:
 
 
 class PriceBounds:
-    """For each request path, the maximum cost expected of its calls; it does not depend on when jobs end.
+    """The maximum cost that is expected of the calls of each request path. It does not depend on when jobs end.
 
     Consecutive paths form blocks (:func:`block_of`), and all paths of a block have the same maximum. It is learned from the
     results of all earlier blocks except the one directly before.
 
     Args:
-        bound: the maximum cost before the first path, which learns from results; see :class:`PriceBound`.
+        bound: gives the maximum before the first path, and learns from results; see :class:`PriceBound`.
         doublings: the number of blocks before the first block of maximum size: :data:`FEW_DOUBLINGS` if batch APIs are used.
     """
 
@@ -295,7 +300,7 @@ class PriceBounds:
     def reached(self, number: int) -> None:
         """Record that all paths before position ``number`` are committed.
 
-        The first such position in a block of paths determines the price bound of the next block.
+        At the first call for each block of paths, the present price bound is stored as the bound of the block after it.
         """
         block = block_of(number, self._doublings)
         if block + 1 not in self._of_block:

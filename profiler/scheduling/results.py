@@ -47,7 +47,7 @@ class Progress:
     Attributes:
         executed: the number of jobs that this run has executed.
         failures: the number of results of this run that failed, by kind of failure.
-        coverage: the store's coverage over this run's requests, earlier runs included.
+        coverage: the fraction of an exhaustive profile's cost, over the run's requests, that is executed; earlier runs count.
         target: the coverage at which the run stops or its results are evaluated; None without such a coverage.
         spent_usd: cost of the executed calls in dollars, including earlier runs.
         budget_usd: the budget in dollars; None without a budget.

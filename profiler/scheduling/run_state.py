@@ -130,8 +130,8 @@ class RunState:
     def conclude(self) -> None:
         """Record in the store that the run has ended, so that it is not resumed.
 
-        This is not recorded if some results are not counted yet, because an earlier result is missing. Nor is it recorded if
-        the run was interrupted; instead, all results that the run has written are then read and committed.
+        Nothing is recorded if an earlier result is missing, so that later results cannot be counted yet. If the run was
+        interrupted, all results that it has written are read and committed instead.
         """
         if self.stopped_by == "interrupted":  # it may have happened between a row and its commit: read the store again
             self.cells = self._read_cells()

@@ -321,7 +321,7 @@ class Interrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Delay the exception of a second signal until the end of the block."""
+        """Inside the block, a second signal raises nothing; ``KeyboardInterrupt`` is raised at the end of the block instead."""
         self._is_deferred = True
         try:
             yield
@@ -364,9 +364,10 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _installed(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
-    """Install the handler and return the previous handlers, by signal number; empty outside of the main thread.
+    """Install the handler for the signals that end a process, and return the handlers that it replaced, by signal number.
 
-    Signals that are ignored (``nohup``) or handled by the application keep their handlers, except Ctrl-C.
+    Except for Ctrl-C, a signal keeps its handler if it is ignored (``nohup``) or the application handles it. Outside of the
+    main thread nothing is installed, and the result is empty.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}

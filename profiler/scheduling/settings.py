@@ -149,11 +149,11 @@ class Look(NamedTuple):
 
     @property
     def next_usd(self) -> float | None:
-        """The cost in dollars at which the step ends; None if only the coverage ends the step."""
+        """The cost in dollars at which this step of the profile ends; None if cost does not end the step."""
         return self.usd if 0.0 < self.usd < math.inf else None
 
     def is_due(self, coverage: Coverage) -> bool:
-        """Return whether the committed results end the step."""
+        """Return whether the step has reached its end, given the coverage and cost of the committed results so far."""
         if coverage.counts.sum() < self.least_rows:
             return False
         return coverage.fraction >= self.coverage or coverage.spent_usd >= self.usd
@@ -232,12 +232,15 @@ class ProfileSettings:
 
     @property
     def limits(self) -> ProfileLimits:
-        """The limits of this run."""
+        """The limits of this run on coverage, dollars and calls."""
         return ProfileLimits(coverage=self.coverage, budget_usd=self.budget_usd, budget_calls=self.budget_calls)
 
     @property
     def sampled_for(self) -> ProfileLimits:
-        """The limits from which the sampler computes its shares: those of the whole profile if this run is a step of it."""
+        """The limits from which the default sampler computes how much it may spend for each of its purposes.
+
+        If this run is one step of a longer profile, these are the limits of the whole profile, otherwise those of this run.
+        """
         return self.whole or self.limits
 
     @property

@@ -32,7 +32,11 @@ class TopUpRequest:
 
 
 class Threads:
-    """Runs jobs on daemon threads, and puts :class:`UnitFinished` and :class:`TopUpRequest` into ``messages``."""
+    """Runs jobs on daemon threads, and puts their messages into the queue ``messages``.
+
+    A message reports that a job has ended (:class:`UnitFinished`), or requests a higher reservation for it
+    (:class:`TopUpRequest`).
+    """
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker

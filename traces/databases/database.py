@@ -101,7 +101,7 @@ class Database:
         return translated(self.path)
 
     def size_bytes(self) -> int:
-        """Return the bytes of the file and of its write-ahead log."""
+        """Return the size in bytes of the file together with its write-ahead log."""
         files = (self.file, self.file.with_name(f"{self.file.name}-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
@@ -203,8 +203,8 @@ class Database:
     def _fold_log(self) -> None:
         """If the write-ahead log has grown long during a run, copy it into the store's file and empty it.
 
-        A run writes a second marker only to the log. If this marker were in the file, the file would count as complete although
-        later writes of the run may be missing. So it is deleted before the copy, and written to the emptied log afterwards.
+        The log contains a marker of the run in progress. The marker must not be copied into the file while the run continues.
+        So the marker is deleted before the copy, and written into the emptied log afterwards.
         """
         run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
         if run is None:

@@ -64,9 +64,9 @@ class StoreIdentity:
         return Catalog.embedded(self.catalog, where="the store's catalog")
 
     def settings(self) -> Catalog:
-        """Return the catalog with the settings of the models, to compare those settings that determine answers.
+        """Return the catalog of models that the store recorded, so that the settings of its models can be compared.
 
-        Never call these models.
+        Only read these models; never call them, because a store may come from an untrusted source.
         """
         return Catalog.from_dict(self.catalog, where="the store's catalog")
 

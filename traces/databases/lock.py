@@ -41,9 +41,9 @@ class RunLock:
     def note_folded(self, run: str) -> None:
         """Note in the lock file that the store's file is complete without its write-ahead log.
 
-        A run sets a marker in the store's file while it lasts; ``run`` is the marker's value. If the marker is left in the
-        file, the note tells the next run that no log is missing. Does nothing if the log is not empty. The note is written over
-        reserved space, since the disk may be full. A lock file with a note is not removed at the end of the run.
+        Does nothing if the log is not empty. ``run`` is the value of the marker that a run sets in the store's file while it
+        lasts. If a killed run leaves the marker there, the note tells the next run that no log is missing. A lock file with
+        a note is not removed at the end of the run.
         """
         wal = self._path.with_name(f"{self._path.name}-wal")
         with suppress(OSError):
@@ -51,7 +51,7 @@ class RunLock:
                 self._write(f"{_FOLDED} {run}", _LINE)
 
     def clear_note(self) -> None:
-        """Delete the note of :meth:`note_folded`. It is not needed once the run's marker is deleted from the store's file."""
+        """Delete the note that :meth:`note_folded` wrote, once the run's marker has been deleted from the store's file."""
         with suppress(OSError):
             self._write("", _LINE)
 

@@ -17,11 +17,11 @@ _STAGE = "stage "
 
 
 class RowConditions:
-    """Compares two identities of a store in everything that determines the results of a prefix.
+    """Decides whether stored rows are still valid after a store's identity (its workflow, models and data) has changed.
 
-    A row stays valid under another identity only if its sequence of stages and models is still possible. The settings sent to
-    its models and the code of its stages must also be unchanged, and so must the code and resources shared by all stages.
-    Prices, rate limits, timeouts, other models and later stages do not count.
+    A row stays valid only if its sequence of stages and models is still possible. The settings sent to its models and the code
+    of its stages must also be unchanged, and so must the code and resources shared by all stages. Prices, rate limits,
+    timeouts, other models and later stages do not count.
 
     Args:
         before: the identity under which rows were executed.

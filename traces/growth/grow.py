@@ -59,7 +59,10 @@ class Growth:
         return bool(self.retired or self.restored or self.rescored or self.repriced or self.unpriced)
 
     def describe(self) -> str:
-        """Return a line with what changed, how many rows stay, which rows are retired and why, and what is bought again."""
+        """Return a line that says what changed, how many rows stay, and how many are retired for each reason.
+
+        The line also says whether calls are made again to replace the retired rows.
+        """
         lost = sum(self.retired.values())
         parts = [f"{', '.join(self.changes)} since the last run: {self.kept:,} of {self.before:,} rows stay"]
         if self.rescored:

@@ -210,7 +210,7 @@ class RowRules:
 
 
 class Afterwards(NamedTuple):
-    """How a request continues after a row.
+    """How a request continues after a row (one stored result).
 
     Attributes:
         ended: whether the request ends at the row.
@@ -224,7 +224,10 @@ class Afterwards(NamedTuple):
     may_continue: bool = False
 
     def leads_to(self, row: StoredRow) -> bool:
-        """Return whether ``row`` may come after this row: its stage may be the next one of the request."""
+        """Return whether ``row`` may be the request's next row.
+
+        It may if the request continues, and its next stage is either unknown or the stage of ``row``.
+        """
         if self.ended and not (self.may_continue and row.is_continued):
             return False
         return self.arm in (None, row.stages[-1])
@@ -319,10 +322,10 @@ def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[
 
 
 def _latest_that_hold(retired: Iterable[StoredRow], rules: RowRules) -> list[tuple[StoredRow, RowStatus]]:
-    """Return the retired (stored but unused) rows that are valid now, each with the decision of ``rules`` on it.
+    """Return the retired rows (stored, but no longer used) that are valid now, each with the status that ``rules`` gives it.
 
-    Of several valid rows with the same request and prefix, only the one with the highest number is returned. Rows of a broken
-    stage are left out. Rows with shorter prefixes come first.
+    Of several valid rows with the same request and prefix, only the newest is returned. Rows that were retired because of a
+    broken stage are left out. Rows with shorter prefixes come first.
     """
     latest: dict[Cell, tuple[StoredRow, RowStatus]] = {}
     for row in sorted(retired, key=lambda row: row.row_id):

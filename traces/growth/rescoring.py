@@ -47,11 +47,11 @@ class RowToScore:
 
 
 class Rescored(NamedTuple):
-    """The result of scoring a row again.
+    """The result of scoring a stored row again.
 
     Attributes:
         success: The new score of the row; None if unknown.
-        reason: Why the row cannot be scored, so that it stays retired; empty if it can.
+        reason: Why the row cannot be scored and is therefore still not used; empty if it can.
         answer: The row's answer, as canonical JSON, to compare with a recorded reference answer; None if nothing is compared.
     """
 
@@ -95,7 +95,7 @@ class RowsToScore:
             return rows
 
     def record(self, scores: Iterable[tuple[RowToScore, Rescored]]) -> None:
-        """Record the scores of a wave in one transaction, and restore its rows that could be scored."""
+        """Record the scores of one wave (group of rows) in a transaction, and bring its scored rows back into use."""
         number = self._store.identity_id
         with self._store.database.transaction() as connection:
             for row, found in scores:

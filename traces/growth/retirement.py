@@ -120,7 +120,10 @@ def retire(
 
 
 def restore(connection: Connection, retired_ids: Iterable[int]) -> int:
-    """Use retired rows again: make those with these numbers, and their states, current rows. Return how many these are."""
+    """Make retired (no longer used) rows current again, together with their states; return the number of these rows.
+
+    ``retired_ids`` are the numbers of the rows.
+    """
     ids = list(enumerate(retired_ids))
     for first in range(0, len(ids), _ROWS_AT_ONCE):
         some = ids[first : first + _ROWS_AT_ONCE]

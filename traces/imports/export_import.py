@@ -129,11 +129,15 @@ def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tup
 def _with_prompts(
     values_of: Callable[[Observation], list[Any]], rows: Sequence[Observation], tokens: Mapping[Cell, tuple[int, int]]
 ) -> Iterator[list[Any]]:
-    """Yield each row's values, as ``values_of`` returns them, then its numbers of static and of shared prompt tokens.
+    """Yield the values of each row, followed by two numbers of prompt tokens: static tokens, and tokens shared with other
+    requests.
 
-    Most requests of the stage send the static tokens; another request sends the shared tokens (see
-    :func:`~vinelm.traces.store.prompts.prompt_tokens`). The two numbers (:data:`PROMPT_TOKENS`) are None for a row that
-    ``tokens`` lacks, and left out if ``tokens`` is empty.
+    Both numbers are None for a row that ``tokens`` lacks. If ``tokens`` is empty, they are left out of every row.
+
+    Args:
+        values_of: Returns the values of a row.
+        rows: The rows.
+        tokens: The two numbers, keyed by (request, prefix); see :func:`~vinelm.traces.store.prompts.prompt_tokens`.
     """
     for row in rows:
         yield [*values_of(row), *(tokens.get((row.request_id, row.prefix), (None, None)) if tokens else ())]

@@ -205,8 +205,8 @@ def _cascade(
 ) -> Cells:
     """Return the recorded answer of each call that a request reaches, keyed by (request, prefix).
 
-    Requests come in the table's order, and each prefix before its extensions. The answers are combined: a model gives its
-    recorded answer on every possible sequence of models.
+    The table records answers without the calls before them. So a model's recorded answer is used after every possible sequence
+    of earlier models. Requests come in the table's order, and each prefix before its extensions.
     """
     by_request: dict[str, dict[tuple[str, int], RecordedAnswer]] = {}
     for answer in answers:
@@ -275,7 +275,8 @@ def _reached(
 def _runs(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport) -> Cells:
     """Return the answer of each call of each recorded run, keyed by (request, prefix).
 
-    If ``stopped_if`` is not given, the last answer of each run counts as passed by the workflow's own check, the others as not.
+    If ``stopped_if`` is not given, a run's last answer counts as having passed the workflow's own check, and its earlier
+    answers as having failed it.
     """
     by_run: dict[tuple[str, str], list[RecordedAnswer]] = {}
     for answer in answers:
@@ -373,7 +374,7 @@ def _used_again(cells: Cells) -> set[Cell]:
 
 
 def _without_a_row(answers: Sequence[RecordedAnswer], cells: Cells) -> list[dict[str, Any]]:
-    """Return ledger entries for the recorded answers that are on no path, because they were paid for, too."""
+    """Return ledger entries with the costs of the recorded answers that no row of the store contains, one entry each."""
     used = {answer.line for answer in cells.values()}
     return [ledger_entry(one.request_id, (one.model,), one.cost_usd or 0.0) for one in answers if one.line not in used]
 

@@ -161,7 +161,7 @@ class ReplayRows:
         self.is_new = False
 
     def notes(self) -> dict[str, Any]:
-        """Return the replay's other values, as plain JSON types: those that :meth:`note` stores and no table has."""
+        """Return the values that :meth:`note` has stored last, as plain JSON types; empty if nothing was stored."""
         with self._database.transaction() as connection:
             text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == _NOTES)).scalar()
             found: dict[str, Any] = json.loads(text) if text else {}

@@ -126,7 +126,7 @@ class StoreWriter(Generic[Item, Kept]):
                 self._thread = started(self._run, "vinelm-evidence")
 
     def put(self, item: Item) -> None:
-        """Queue an item."""
+        """Add an item to the queue of items to write. If the queue is full, drop the oldest item."""
         self.start()
         with self._ready:
             if len(self._waiting) >= self._bound:
@@ -211,7 +211,7 @@ class StoreWriter(Generic[Item, Kept]):
         self._run()
 
     def _finish_deferred(self) -> None:
-        """Call the functions given to :meth:`defer`, without holding the lock, since they queue items."""
+        """Call the functions given to :meth:`defer`. The lock is not held, because these functions may queue items."""
         while True:
             with self._ready:
                 self._is_finishing = bool(self._deferred)
@@ -279,7 +279,7 @@ class StoreWriter(Generic[Item, Kept]):
         return store
 
     def _set_aside(self, item: Item, error: Exception) -> None:
-        """Drop an item that the store rejects with ``error``."""
+        """Count and log an item that the store rejects with ``error``; the item is lost."""
         with self._ready:
             self.refused += 1
             self.dropped += 1
@@ -389,9 +389,9 @@ def _end_all() -> None:
 
 
 def _end_with_the_worker() -> None:
-    """Make child processes of :mod:`multiprocessing` call ``_end_all`` as they exit.
+    """In a child process of :mod:`multiprocessing`, arrange that all open writers write their remaining items at exit.
 
-    Such processes skip Python's exit handlers but call their own finalizers.
+    Such processes skip Python's exit handlers, so a finalizer of :mod:`multiprocessing` is used.
     """
     if "multiprocessing.util" in sys.modules and multiprocessing.parent_process() is not None:
         sys.modules["multiprocessing.util"].Finalize(None, _end_all, exitpriority=100)

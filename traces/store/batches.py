@@ -17,7 +17,7 @@ from vinelm.traces.store.store import ObservationStore, new_key
 
 
 class BatchRecords:
-    """The batches of the current run of a store. Every write is durable when it returns. Thread-safe."""
+    """Reads and writes a store's records of batches of model calls. Thread-safe; writes are durable when they return."""
 
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database
@@ -96,24 +96,25 @@ class BatchRecords:
             return None if row is None else (row[0], row[1])
 
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
-        """Return the maximum total cost, in dollars, of the stored batch calls for the result of ``cell`` (request, prefix).
+        """Return the maximum total cost, in dollars, of the stored batch calls made for one result.
 
-        Calls whose digests are in ``asked`` are left out: the job that computes the result has made them already.
+        ``cell`` is the result's (request, prefix). Calls whose digests are in ``asked`` are left out: the job that computes the
+        result has made them already.
         """
         with self._database.transaction() as connection:
             found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
             return float(sum(row.upper_usd for row in found if row.digest not in asked))
 
     def drop(self, cell: Cell) -> None:
-        """Delete the stored batch calls for the result of ``cell`` (request, prefix).
+        """Delete the stored batch calls made for one result, in the transaction that writes this result.
 
-        Called in the transaction that writes this result.
+        ``cell`` is the result's (request, prefix).
         """
         with self._database.transaction() as connection:
             connection.execute(delete(_CALLS).where(_of(cell)))
 
     def digests(self, cell: Cell) -> frozenset[str]:
-        """Return the digests of the stored batch calls for the result of ``cell`` (request, prefix)."""
+        """Return the digests of the stored batch calls made for one result; ``cell`` is its (request, prefix)."""
         with self._database.transaction() as connection:
             return frozenset(connection.execute(select(_CALLS.c.digest).where(_of(cell))).scalars())
 
@@ -154,8 +155,8 @@ class BatchRecords:
         """Return what unfinished jobs may have spent on batch calls, in dollars, keyed by (request, prefix).
 
         The amounts are those of abandoned ledger entries whose calls all go through batch APIs. An entry is abandoned if its
-        run was killed, or by :meth:`leave`. If the calls are made again, the answers that were bought are fetched, so a new
-        entry replaces the abandoned entries (:meth:`replace`).
+        run was killed, or by :meth:`leave`. If the job runs again, it fetches the answers that are paid for already. Its new
+        ledger entry then replaces the abandoned entries (:meth:`replace`).
         """
         request, prefix = _ENTRIES.c.request_id, _ENTRIES.c.prefix
         query = select(request, prefix, func.sum(_ENTRIES.c.settled_usd)).where(_IS_ABANDONED).group_by(request, prefix)
@@ -164,15 +165,15 @@ class BatchRecords:
             return {(row[0], decode_prefix(row[1])): float(row[2]) for row in found}
 
     def replace(self, cell: Cell) -> None:
-        """Set the abandoned ledger entries of a request and prefix to $0, in the transaction that reserves their new entry."""
+        """Set the abandoned ledger entries of ``cell``, a pair (request, prefix), to $0; they no longer count as abandoned."""
         with self._database.transaction() as connection:
             here = and_(_IS_ABANDONED, _ENTRIES.c.request_id == cell[0], _ENTRIES.c.prefix == encode_prefix(cell[1]))
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
 
     def release_unsent(self) -> None:
-        """Set the abandoned ledger entries of each request and prefix without a stored batch call to $0.
+        """Set abandoned ledger entries to $0 if no batch call is stored for their request and prefix, because no call was sent.
 
-        In this case, no call was sent.
+        An entry is abandoned if its job has not finished; see :meth:`abandoned`.
         """
         with self._database.transaction():
             for cell in self.abandoned():
@@ -190,7 +191,7 @@ class BatchRecords:
             connection.execute(update(_ENTRIES).where(here).values(is_abandoned=True))
 
     def keep(self, entry: int) -> None:
-        """Make a ledger entry permanent, because the answers of its calls can no longer be fetched."""
+        """Let the cost of a ledger entry count permanently, because the answers that it paid for can no longer be fetched."""
         with self._database.transaction() as connection:
             connection.execute(update(_ENTRIES).where(_ENTRIES.c.entry_id == entry).values(is_batched=False))
 

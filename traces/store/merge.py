@@ -197,7 +197,7 @@ def _copy_rows(source: Connection, target: Connection, rows: Sequence[Observatio
 def _copy_retired(source: Connection, target: Connection, numbers: dict[int, int]) -> None:
     """Copy the retired rows (stored, but no longer used), except rows that both stores have retired.
 
-    ``numbers`` has the number in the target of each identity of the source, by its number in the source.
+    ``numbers`` maps an identity's number in the source to its number in the target.
     """
     held = {_retired_key(dict(row._mapping)) for row in target.execute(select(schema.retired))}
     for row in source.execute(select(schema.retired).order_by(schema.retired.c.retired_id)):
@@ -235,7 +235,7 @@ def _ledger(connection: Connection) -> list[Entry]:
 def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], shared: set[tuple[str, str]]) -> Iterator[Entry]:
     """Yield the entries of ``ledger`` that are in none of the ledgers ``earlier``.
 
-    An entry that may be missing in all of them is also yielded, so that spending is never understated.
+    If it is uncertain whether they have an entry, the entry is yielded, so that spending is never understated.
 
     ``shared`` has (request, prefix) of the rows that an earlier store also has.
     """

@@ -52,14 +52,17 @@ class StoredPrompts:
             return _set_key(connection, os.urandom(KEY_BYTES))
 
     def add(self, request_id: str, prefix: Sequence[str], shapes: bytes) -> None:
-        """Add the shapes of the calls of a row, packed with the key of :meth:`begin`. Joins the caller's transaction."""
+        """Store the shapes (hashed prefixes) of the prompts of a row's calls. Joins the caller's transaction.
+
+        ``shapes`` are bytes from :func:`~vinelm.prompts.stored.packed`, with the key that :meth:`begin` returns.
+        """
         with self._database.transaction() as connection:
             connection.execute(_ADD, {"request_id": request_id, "prefix": encode_prefix(prefix), "shapes": shapes})
 
     def of_cached(self, rows: Sequence[Observation]) -> dict[Cell, tuple[Shape, ...]]:
-        """Return the result of :meth:`read` if any of ``rows`` used a prompt cache; otherwise an empty mapping.
+        """Return the prompt shapes of all stored rows, keyed by (request, prefix), if any of ``rows`` used a prompt cache.
 
-        The result has the shapes of the calls of all stored rows.
+        Otherwise return an empty mapping. See :meth:`read`.
         """
         return self.read() if any(row.tokens_cached for row in rows) else {}
 
@@ -105,7 +108,7 @@ def copy_prompts(source: Connection, target: Connection, cells: Collection[Cell]
 
 
 def prompt_stages(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> tuple[StagePrompts, ...]:
-    """Return, for each stage, the parts that its prompts have in common."""
+    """Return one item for each stage: how many tokens its prompts have in common with other prompts in ``shapes``."""
     return stages_of(_tree(rows, shapes))
 
 

@@ -66,7 +66,7 @@ class RunRecords:
             _record(connection, ONLY_FAILURES, {"rows": len(self.store)})
 
     def forget_only_failures(self) -> bool:
-        """Delete the note of :meth:`note_only_failures`; return whether it existed."""
+        """Delete the note that only failures are stored, which :meth:`note_only_failures` wrote; return whether it existed."""
         with self._database.transaction() as connection:
             return bool(connection.execute(delete(schema.meta).where(schema.meta.c.key == ONLY_FAILURES)).rowcount)
 

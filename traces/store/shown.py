@@ -164,9 +164,10 @@ _SET_CLASS = update(_ROWS).where(*_CELL).values(answer_class=bindparam("number")
 
 
 def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
-    """Return the record of the declarations that all stores share; None if they differ or nothing is declared.
+    """Return what all stores declare about signals and answers, as one record; None if they differ or declare nothing.
 
-    Its ``unknown`` and ``without_state`` are sums over the stores. Its ``rows`` is -1, so the classes must be computed again.
+    The record's ``unknown`` and ``without_state`` are sums over the stores. Its ``rows`` is -1, so that answer classes are
+    computed again.
     """
     records = [ShownRows(store).record for store in stores]
     first = records[0]

@@ -406,10 +406,9 @@ class ObservationStore:
             connection.execute(_RAISE, {"entry": reservation, "upper": upper_usd})
 
     def settle(self, reservation: int, cost_usd: float, request_id: str | None = None) -> None:
-        """Record the actual cost, in dollars, of a reservation that does not end with a row.
+        """Record the actual cost, in dollars, of a reservation whose calls add no row to the store.
 
-        ``request_id`` is for a reservation that was made without a request: it is set in the ledger entry. None changes
-        nothing.
+        If the reservation was made without a request, ``request_id`` is set in its ledger entry. None changes nothing.
         """
         paid = {"entry": reservation, "paid": cost_usd}
         with self._database.transaction() as connection:
@@ -421,7 +420,7 @@ class ObservationStore:
     def abandon_open(self) -> int:
         """Charge all open reservations in full, and return the number of these reservations.
 
-        For reservations of a killed run, whose calls may have been made and billed. Only the run that has locked the store
+        They are those of a killed run, whose calls may have been made and billed. Only the run that has locked the store
         (:meth:`exclusive`) may call this.
         """
         settled = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}
@@ -441,13 +440,16 @@ class ObservationStore:
             return int(connection.execute(select(func.coalesce(func.sum(schema.retired.c.calls), 0))).scalar_one())
 
     def add_entries(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Add ledger entries for spending that belongs to no row; see :func:`~vinelm.traces.store.rows.ledger_entry`."""
+        """Add ledger entries (:func:`~vinelm.traces.store.rows.ledger_entry`) for spending that has no stored result."""
         if entries:
             with self._database.transaction() as connection:
                 connection.execute(insert(schema.ledger), entries)
 
     def spend(self, by: Literal["model", "depth", "stage"]) -> dict[str | int, Spend]:
-        """Return the totals of the rows, grouped by model, depth or stage."""
+        """Return the numbers of rows, model calls and failed rows, and the cost in dollars, for each model, depth or stage.
+
+        ``by`` says which of the three the result is keyed by.
+        """
         table = schema.observations
         group = table.c[by]
         cost = func.sum(table.c.cost_usd + table.c.tool_cost_usd)

@@ -514,7 +514,7 @@ class VineLM(VineInterface, LongRunning):
     def _draws(self) -> Draws:
         """The object that makes the keys by which requests are assigned to plans.
 
-        With ``labelled``, the keys use no secret, so that an evaluation can be repeated.
+        If :attr:`labelled` is True, as in an evaluation, the keys use no secret, so that the assignments can be repeated.
         """
         kept: Any = self._kept
         store = None if kept is None else Path(getattr(kept, "store", kept))
@@ -526,7 +526,7 @@ class VineLM(VineInterface, LongRunning):
     def _control_of(self, planner: Planner, objective: Objective) -> SpendControl | None:
         """Return the object that adjusts an objective's limit to the real spending of all its requests.
 
-        None if that is switched off or does not apply.
+        None if the adjustment is switched off, or if the objective's limit is not adjusted.
         """
         if not (self.correct_spend and not self.labelled and self.mode == "enforce" and SpendControl.applies_to(objective)):
             return None

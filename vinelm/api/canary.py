@@ -131,8 +131,11 @@ class _LiveRequest:
 
 @dataclass(slots=True)
 class _Means:
-    """The number and the sum of one quantity's values, each as a list: [of the current setup's requests, of the plan's
-    requests].
+    """The values of one quantity in the two groups of requests, as their number and sum.
+
+    Attributes:
+        count: the number of values, as [of the current setup's requests, of the plan's requests].
+        total: the sum of the values, in the same form.
     """
 
     count: list[int] = field(default_factory=lambda: [0, 0])

@@ -225,9 +225,9 @@ def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple
 
     Args:
         path: The store. It is only read; no model is called.
-        max_error: The largest acceptable half width of the 90 % interval of the best path's accuracy, a fraction. If it is
-            exceeded, the report is only about the plans that requests have run, as :func:`estimate` then leaves out all others.
-            If it is exceeded for these plans, too, the report is about all paths.
+        max_error: The largest acceptable half width of the 90 % interval of the best path's accuracy, a fraction. If the half
+            width is larger, the report covers only the plans that requests have run; :func:`estimate` then leaves out all
+            others. If it is also too large for these plans, the report covers all paths.
 
     Returns:
         (report, cost of the rows in dollars, estimated cost in dollars of running every path on every request, store's contents

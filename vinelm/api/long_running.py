@@ -138,9 +138,10 @@ class LongRunning:
         self._file().watch(every_s)
 
     def close(self) -> bool:
-        """Stop watching, and write pending rows and calls; return False if some are lost. Also done when the process ends.
+        """Stop watching the trie's file, and write the records of requests that are not written yet.
 
-        Idempotent; requests that are served afterwards write rows again.
+        Return False if some records are lost. Idempotent; also done when the process ends. Requests that are served afterwards
+        write records again.
         """
         if self._reload is not None:
             self._reload.stop()

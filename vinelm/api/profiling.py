@@ -220,8 +220,10 @@ def run_profile(
     max_error: float | None = None,
     max_loss: float | None = None,
 ) -> ProfileResult:
-    """Run a profile on an open store: once, or, with ``max_error`` (a fraction), in steps until an estimate from the store is
-    that certain. ``max_loss`` is the accuracy that a cheaper plan may lose.
+    """Run a profile on an open store, and return the result.
+
+    With ``max_error``, run it in steps, until the half width of the interval of an estimate from the store is at most this
+    fraction. ``max_loss`` is the accuracy that a cheaper plan may lose.
     """
     from vinelm.profiler import profile
     from vinelm.profiler.scheduling.observed_cells import only_failures

@@ -47,11 +47,10 @@ class RequestPlanners:
         self._told = annotated.tries[-1] if adapter.signals else annotated
 
     def chosen(self, *, returns_earlier: bool | None = None) -> Planner:
-        """Return the planner of a new request, whose plans end only where the graph can end a request. It plans over signals if
-        the trie has them.
+        """Return the planner of a new request, whose plans end only where the graph can end a request.
 
-        Plans over signals may continue after the check has passed an answer. If they may, but the policy cannot end requests in
-        every loop of the graph, the planner plans over paths instead.
+        It plans over signals if the trie has them, otherwise over paths. It also plans over paths if plans over signals could
+        continue after a passed check, but the policy cannot end requests in every loop of the graph.
 
         Args:
             returns_earlier: whether the run can return an earlier answer than its last. None means True if answers are declared
@@ -73,9 +72,9 @@ class RequestPlanners:
         return self.over_paths if within is paths else Planner(within, available=self._catalog)
 
     def _within(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
-        """Return the trie, limited to plans that end where a wrapped edge of the graph can end the request.
+        """Return the trie, limited to plans that end only where an edge that VineLM wraps can end the request.
 
-        If no edge lets the policy end a request, only whole paths remain, which run until the workflow itself ends them.
+        If the policy cannot end a request at any edge, every plan runs to the last invocation.
         """
         if not self._adapter.can_end:
             return whole_paths(annotated)
@@ -96,7 +95,7 @@ class RequestPlanners:
             raise ConfigError(f"the trie is of another workflow: its stages are {known}")
 
     def _without_exit(self, annotated: AnnotatedTrie) -> list[str]:
-        """Return the trie's stages that may give a request's final answer, but after which no wrapped edge can end the request.
+        """Return the stages that may give the final answer, but after which no edge that VineLM wraps can end the request.
 
         Empty if the wrapped edges do not show after which stages a request can end.
         """

@@ -86,14 +86,17 @@ class Counted:
     calls: int = 0
 
     def add(self, outcome: str, took: tuple[float, float] | None = None) -> None:
-        """Count a call's outcome, a letter of :mod:`vinelm.traces.served.piloted`. ``took`` is (the call's cost in dollars, its
-        seconds); None if the two are not compared between plans.
+        """Count a call.
+
+        Args:
+            outcome: how the call went, as a letter of :mod:`vinelm.traces.served.piloted`.
+            took: (the call's cost in dollars, its seconds); None if they are not compared between plans.
         """
         self.outcomes += outcome
         self.figures.append(took)
 
     def followed_by(self, later: Counted) -> Counted:
-        """Return these outcomes followed by the outcomes in ``later``."""
+        """Return the counts and call outcomes of both objects together, with those of ``later`` at the end."""
         return Counted(
             self.outcomes + later.outcomes, self.figures + later.figures, self.usd + later.usd, self.calls + later.calls
         )
@@ -297,7 +300,8 @@ class Autopilot:
     def _is_cut_off(self) -> bool:
         """Whether this process must not serve plans, because it could miss an alarm.
 
-        True in a forked process, which has no threads, and while no process is the pilot.
+        True in a forked process, which has no threads. Also True while no process runs the
+        :class:`~vinelm.autopilot.pilot.Pilot`, which would raise the alarm.
         """
         return os.getpid() != self._pid or time.time() - self._piloted_at > max(STALE_S, STALE_LOOKS * self._every_s)
 
@@ -314,7 +318,7 @@ class Autopilot:
         Args:
             step: The key of the call's step.
             key: The request's name.
-            outcome: The letter in :mod:`vinelm.traces.served.piloted` that states who answered.
+            outcome: A letter that states who answered; the letters are listed in :mod:`vinelm.traces.served.piloted`.
             usd: The cost in dollars.
             seconds: The seconds; None if they are unknown or the call was not assigned to a plan at random.
         """
@@ -483,7 +487,7 @@ class Autopilot:
             self._next_s = ended_s + PAUSE * (ended_s - begun_s)
 
     def _go_on(self) -> None:
-        """Run one round of the pilot (:meth:`Pilot.round`), unless another process is the pilot."""
+        """Run one round of the :class:`~vinelm.autopilot.pilot.Pilot` in this process, unless another process runs it."""
         with self._surviving():
             try:
                 with self._turn:
@@ -495,8 +499,9 @@ class Autopilot:
                 raise
 
     def _hold(self) -> bool:
-        """Make this process the pilot and return True; return False if that is not possible, as when another process is the
-        pilot.
+        """Try to make this process the pilot, the only process that calls cheaper models and proves plans.
+
+        Return whether it is the pilot now. False, for example, if another process is the pilot.
         """
         store = self._store
         if store is None:
@@ -519,7 +524,7 @@ class Autopilot:
         return True
 
     def _let_go(self) -> None:
-        """Stop being the pilot, so that another process can be."""
+        """Stop being the pilot (the process that calls models and decides), so that another process can take over."""
         pilot, self._pilot = self._pilot, None
         if pilot is not None:
             pilot.close()

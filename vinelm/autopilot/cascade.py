@@ -111,7 +111,7 @@ class CascadeModel(DelegatingChatModel):
 
     @property
     def answered_by(self) -> str:
-        """The entry whose answer the last caller got; "" before an answer."""
+        """The catalog name of the model whose answer the last caller got; "" before an answer."""
         call: PlanCall = self.binding
         return call.answered_by
 

@@ -145,10 +145,10 @@ class Pilot:
         state.entries = dict(entries)
 
     def _compare_settings(self) -> None:
-        """Begin to search again for a plan of every step if answers are now compared in another way.
+        """If answers are now compared in another way, let the current model of every step answer all calls again.
 
-        If only the judge or the pause between conversations has changed, the proofs in progress are abandoned, but plans that
-        serve continue to do so.
+        Then a new search for plans begins. If only the judge or the pause between conversations has changed, the proofs in
+        progress are abandoned, but plans that serve already continue to serve.
         """
         comparing, judge, pause_s = self.settings.comparing, self.settings.judge or "", self.settings.pause_s
         has_changed = self.notes.get("comparing", comparing) != comparing

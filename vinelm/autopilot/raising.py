@@ -49,8 +49,9 @@ class Took(NamedTuple):
 class ShareWatch:
     """Tests whether the share of ones in a stream of zeros and ones has left an interval around its earlier value.
 
-    The test (:class:`~vinelm.estimator.drift.e_process.EProcess`) may start at any value, so that a late change is found as
-    fast as an early change. While the share stays in the interval, the probability of any alarm is at most ``alpha``.
+    The test (:class:`~vinelm.estimator.drift.e_process.EProcess`) allows for a change that begins at any value of the stream,
+    so it finds late changes as fast as early ones. While the share stays in the interval, the probability of any alarm is at
+    most ``alpha``.
 
     Args:
         ones: The number of ones in the reference data.
@@ -65,7 +66,10 @@ class ShareWatch:
         self._process = self._fresh()
 
     def add(self, value: bool) -> bool:
-        """Count one value; return whether the test now proves that the share has left the interval."""
+        """Add one value of the stream of zeros and ones.
+
+        Return whether the test now proves that the share of ones has left the interval around its earlier value.
+        """
         log_wealth = self._process.add(np.array([value, not value], np.float64))
         self._waiting.append(value)
         if len(self._waiting) >= 2 * LAG:
@@ -170,18 +174,21 @@ class Raising:
             self.alarm = "its answers differ more or less often"
 
     def feedback(self, *, is_plan: bool, score: float) -> None:
-        """Count feedback at the current level. ``score``, in [0, 1], rates an answer of the plan, or of the current model if
-        ``is_plan`` is False.
+        """Count feedback on an answer; set the alarm if the plan's answers are proven to be right too rarely.
+
+        ``score``, in [0, 1], rates an answer of the plan, or of the current model if ``is_plan`` is False.
         """
         if self.alarm is None and _is_sure(self._worse.add(is_plan, 1.0 - score)):
             self.alarm = "fewer of its answers are right"
 
     def _compare(self, is_plan: bool, took: Took | None) -> None:
-        """Count a call's cost and seconds, and set the alarm if the plan saves too little or is too slow against the current
-        model.
+        """Count a call's cost and seconds; set the alarm if the plan saves too little or is slower than allowed.
 
-        ``took`` is None if the call is ignored. Nothing is compared while an earlier plan still serves some of the other
-        requests.
+        Does nothing after an alarm, or while an earlier plan serves the requests that this plan does not serve yet.
+
+        Args:
+            is_plan: whether the plan served the call; otherwise the current model ran.
+            took: the cost and the seconds of the call; None if the call is ignored.
         """
         if took is None or self.alarm is not None or (self.has_below and self.level + 1 < len(LEVELS)):
             return

@@ -199,12 +199,11 @@ class Counts:
     ) -> Counts | None:
         """Return the token counts that a server reports, or None if the count of the prompt or of the answer is invalid.
 
-        The arguments are the fields of :class:`Counts` as the server states them; ``written_5m`` is the part of ``written``
-        that the cache keeps for five minutes.
+        The arguments are the fields of :class:`Counts` as the server states them. ``written_5m`` is the number of tokens that
+        the cache keeps for five minutes; they are part of ``written``.
 
         Some servers count a prompt without its cached part, or an answer without its reasoning. So a part that is larger than
-        its whole is added to the whole. If counts contradict each other, the more expensive interpretation is used. So
-        tokens count as written to the cache rather than read from it, and a total is at least the sum of its parts.
+        its whole is added to the whole. If counts contradict each other, the more expensive interpretation is used.
         """
         whole_in, whole_out = counted(tokens_in), counted(tokens_out)
         if whole_in is None or whole_out is None:

@@ -90,8 +90,8 @@ def _check_cache_points(model: Model) -> None:
 def _check_tier(model: Model, live: Any) -> None:
     """Raise :class:`ConfigError` if a model has a list price, but its settings request a more expensive service.
 
-    Otherwise calls would be recorded at less than they cost. An entry with a price stated in the catalog is not checked.
-    ``live`` is the application's own chat model object for the entry; None without one.
+    Otherwise calls would be recorded at less than they cost. A model whose price is stated in the catalog is not checked.
+    ``live`` is the application's own chat model object for this model; None without one.
     """
     if not has_list_price(model):
         return

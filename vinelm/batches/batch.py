@@ -257,8 +257,8 @@ class _Prepared:
     def steering(self, steered: Steered) -> Steering:
         """Return the object that chooses the plan of each request within these limits.
 
-        At batch prices the plans of all requests are chosen at once, since results take hours. Batch prices are half of the
-        trie's prices, so twice the budget is planned at the trie's prices.
+        At batch prices, the plans of all requests are chosen at once, and the object gets twice the budget. It plans at the
+        trie's prices, which are twice the batch prices.
         """
         is_whole, budget_usd = steered.is_in_batches, steered.budget_usd
         return Steering(

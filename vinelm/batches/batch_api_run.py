@@ -96,10 +96,11 @@ def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
 
 
 def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes) -> tuple[DatasetForecast, BatchApiForecast]:
-    """Convert a forecast at ordinary prices to batch prices.
+    """Convert a batch's forecast at ordinary prices to batch prices.
 
     Returns:
-        The forecast with batch prices, whose seconds are the longest possible duration; and the savings and the waiting times.
+        Two forecasts. The first is ``forecast`` at batch prices, with the longest possible duration. The second compares both
+        costs and states the longest wait for a batch.
     """
     halved = replace(forecast, usd=PART * forecast.usd, seconds=template.depth * times.wait_s)
     return halved, BatchApiForecast(
@@ -317,9 +318,9 @@ class BatchApiRun(DatasetRun):
 
     @contextmanager
     def _once(self, unit: ParkedUnit) -> Iterator[None]:
-        """Inside the block, stop the request from using batches before a node or tool that must not run twice is run.
+        """Inside the block, make the request stop using batches as soon as a node or tool begins that must not run twice.
 
-        Without batches the request is not run again, so the node or tool runs once.
+        Without batches, the request is not run again, so this node or tool runs only once.
         """
         names = self._app.workflow.unrepeatable
         if not names:

@@ -136,7 +136,7 @@ class _Pilot:
         return OfflineChatModel.bound(self, model, replace(call, on_prompt=self._keep))
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """Store the prompt and end the run."""
+        """End the run by an exception instead of answering; the chat model has stored the prompt."""
         raise _FirstCall
 
     def _keep(self, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:

@@ -163,8 +163,9 @@ class PlanShares:
                 self._kept(price, one)
 
     def _kept(self, price: int | None, objective: Objective) -> DrawnPlan:
-        """Return the plan for an objective if each second of latency adds ``price`` to the cost. If an equal plan was stored
-        before, return that object.
+        """Return the plan that is best for an objective when each second of latency has a price, which is added to the cost.
+
+        If an equal plan was stored before, return that object.
 
         ``price`` is an index on a grid of prices in dollars per second; None stands for the price 0.
         """
@@ -247,9 +248,9 @@ class PlanShares:
         return None if step < -most else min(step, most)
 
     def _weights(self, price: int | None) -> tuple[float, float]:
-        """Return the weight of a dollar and the weight of a second in the planner's costs, if a second has this price.
+        """Return the weight of a dollar and the weight of a second in the planner's costs, for one price of a second.
 
-        ``price`` is an index on the grid of prices; None stands for the price 0. The weights are scaled so that costs stay
+        ``price`` is the index of that price on the grid of prices; None stands for 0. The weights are scaled so that costs stay
         about as large as in the trie.
         """
         if price is None:

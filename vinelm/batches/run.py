@@ -66,8 +66,9 @@ class DatasetApplication:
 
     @cached_property
     def _planner(self) -> Callable[[tuple[float, float]], Planner]:
-        """A cached function from the weights of a dollar and of a second to a planner. It is used for plans that came from
-        another process.
+        """A cached function that takes the weights of a dollar and of a second, and returns a planner for these weights.
+
+        It is used for plans that came from another process.
         """
         return lru_cache(PLANNERS)(partial(priced, self.vine.served_planner()))
 

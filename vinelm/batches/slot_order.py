@@ -49,10 +49,10 @@ class _Slot:
     Attributes:
         points: Digests of the cached prompt's prefixes.
         call: The call in progress; None if the slot is free.
-        depth: The field ``depth`` of the slot's last call.
+        depth: The number of invocations before the slot's last call, on the path of its request.
         own: The number of tokens at the beginning of the last call's prompt that some free slot, normally this one, had cached
             when the call was sent.
-        other: The number of tokens by which a busy slot had cached more of that prompt; 0 if none had.
+        other: The number of further tokens of that beginning that a busy slot had cached; 0 if no busy slot had more.
         used: When the slot's last call ended, as a number that increases over time.
     """
 
@@ -156,7 +156,11 @@ class SlotOrder:
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:
-        """Record that a call was sent. It takes the free slot with the longest match, else the one used least recently."""
+        """Record that a call was sent, and assign it to a free slot, if there is one.
+
+        This is the slot whose last prompt has the longest beginning in common with the call's prompt. If no slot has enough in
+        common, it is the free slot that was used least recently.
+        """
         free = [slot for slot in self._slots if slot.call is None]
         if not free:
             return

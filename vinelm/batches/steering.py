@@ -221,10 +221,10 @@ class Steering:
             self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
 
     def _within(self, usd: float | None, seconds: float | None, block: int, ratio: float) -> tuple[Share, ...]:
-        """Return the plans of a block with their shares of its requests.
+        """Return the plans for a block (consecutive requests), each with its share of the block's requests.
 
-        Under both limits, near the end of the budget, part of the money may be kept free. Otherwise workers would wait, because
-        each call reserves more than it costs.
+        Under both limits, near the end of the budget, part of the money may be kept free, so that workers need not wait for
+        reservations.
 
         Args:
             usd: The limit on the block's mean cost in dollars; None for no limit.
@@ -282,14 +282,16 @@ class Steering:
     def _mean_seconds(
         self, elapsed_s: float, has_ended: BoolArray, pending: np.ndarray[tuple[int], np.dtype[np.intp]], left: int
     ) -> float | None:
-        """Return the maximum mean seconds, as predicted by the trie, of the requests from this block on; None without a
-        deadline.
+        """Return the limit on the mean seconds of the requests in the current and all later blocks; None without a deadline.
+
+        The limit applies to the seconds that the trie predicts. A block is a part of the batch for which plans are chosen at
+        the same time.
 
         Args:
             elapsed_s: Seconds since the start of the batch.
             has_ended: For each request of the earlier blocks, in starting order, whether it has ended.
             pending: The indices of the earlier requests that are in progress.
-            left: The number of requests from this block on.
+            left: The number of requests in the current and all later blocks.
         """
         if self._deadline_s is None:
             return None
@@ -306,7 +308,8 @@ class Steering:
         Args:
             real: The actual dollars or seconds of each request, in starting order.
             promised: The predicted dollars or seconds of each request; NaN if it had no plan.
-            has_ended: For each request of the earlier blocks, whether it has ended; only these requests count.
+            has_ended: Whether each request has ended, for the requests before the current block. The requests of a block are
+                planned together. Only ended requests count.
             name: The field of the plans with the predicted figure: ``"usd"`` or ``"seconds"``.
         """
         expected = max(_mean(self._first, name), 1e-300)
@@ -338,11 +341,10 @@ class Steering:
 
 
 def _starts(requests: int, workers: int) -> list[int]:
-    """Return the position of the first request of each block, and finally the number of all requests.
+    """Divide the requests into blocks; return the position of each block's first request, and finally the number of requests.
 
-    Blocks shrink towards the end: the plans of a block do not depend on the previous block's results, so the last two blocks
-    decide how closely the budget is met. Each block has at least one request for each worker, except the last, so that plans
-    rarely wait for a result.
+    Blocks shrink towards the end, so that the last plans can meet the budget closely. Each block except the last has at least
+    one request for each worker.
     """
     starts = [0]
     while starts[-1] < requests:

@@ -67,9 +67,7 @@ class ModelList:
         return found
 
     def notes_on(self, models: Sequence[Model]) -> tuple[str, ...]:
-        """Return the notes of the file, and one line each on the models counted as $0 and on the models whose price was
-        assumed, if any.
-        """
+        """Return remarks on the file, one line each, on settings without effect, models counted as $0, and assumed prices."""
         own = [model.name for model in models if model.price.source == OWN_SERVER]
         assumed = [model.name for model in models if model.price.source.startswith(ASSUMED)]
         more = []

@@ -97,10 +97,9 @@ def is_own_server(asked: Priced) -> bool:
 
 
 def has_no_effect(key: str, given: Mapping[str, Any]) -> bool:
-    """Return whether the rate ``key`` applies to none of an entry's calls, because they do not request its service tier or
-    service.
+    """Return whether the rate ``key`` applies to none of an entry's calls, because they do not request what the rate is for.
 
-    ``given`` has the parameters of the entry.
+    A rate may be for a service tier, or for a service such as web search. ``given`` has the parameters of the entry.
     """
     kind, _, tier = _parts(key)
     if kind is not None:
@@ -224,7 +223,7 @@ def _tiered(asked: Priced) -> Iterator[tuple[int, dict[str, float]]]:
 
 
 def _per_call(asked: Priced) -> float | None:
-    """Return the sum of the entry's charges per call in dollars, in addition to its tokens; None if the entry states none."""
+    """Return the dollars that the entry charges for each call, apart from tokens; None if it states no such charge."""
     stated = [_mtok(asked, key, asked.given[key]) / 1e6 for key in _CALL_RATES if asked.given.get(key) is not None]
     return sum(stated) if stated else None
 

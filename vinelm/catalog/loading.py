@@ -48,11 +48,10 @@ class CatalogFile:
     is_foreign: bool = False
 
     def checked(self) -> CatalogFile:
-        """Return this file if all its entries are usable, else raise the first error. Logs a warning for each note and one for
-        old prices.
+        """Return this file if all its entries are usable, else raise the first error.
 
-        If the file is foreign and has at least one usable entry, its unusable entries are left out instead, each with a
-        warning.
+        Logs a warning for each note and one for old prices. If the file was written for another program and has at least one
+        usable entry, its unusable entries are left out instead. Each of them causes a warning.
         """
         for error in self.errors:
             if not self.is_foreign or not self.models:

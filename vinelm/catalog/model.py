@@ -189,8 +189,8 @@ class Price(BaseModel):
     def in_batches(self, *, halves_cache: bool) -> Price:
         """Return the price of calls in a batch: half of the rates for input and output, and half of those for long prompts.
 
-        ``halves_cache`` tells whether reading and writing a prompt cache also costs half. Otherwise the cache rates, given or
-        assumed, stay unchanged. But a rate for reading that is above the halved rate for input is lowered to that rate.
+        ``halves_cache`` tells whether reading and writing a prompt cache also costs half. If not, the cache rates, given or
+        assumed, stay unchanged, except that the rate for reading is never above the halved rate for input.
         """
         halved = {"input", "output"} | ({"cached", "cache_write", "cache_write_1h"} if halves_cache else set())
 
@@ -387,9 +387,7 @@ class ReplicaGroup(Model):
         return cls(**{**_fields(first), "name": group, "engine": group}, replicas=tuple(replicas))
 
     def replica(self, place: int) -> Model:
-        """Return the replica at the index ``place``, but with the ``max_tokens`` and ``timeout_s`` of this group. A call may
-        use a group with other limits than its replicas have.
-        """
+        """Return the replica at the index ``place``, but with the ``max_tokens`` and ``timeout_s`` of this group."""
         chosen = self.replicas[place]
         return chosen.model_copy(update={"max_tokens": self.max_tokens, "timeout_s": self.timeout_s})
 

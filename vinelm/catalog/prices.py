@@ -270,10 +270,9 @@ def _tiers(listed: ModelPrice) -> list[dict[str, float | int]]:
 
 @cache
 def _data_date() -> date:
-    """Return an estimate of the date of the genai-prices data, which the package does not record: the last price change before
-    it was installed.
+    """Return the date of the latest price change in the genai-prices data that is not after the package's installation.
 
-    The data may be newer than this date, but not older.
+    The package does not record the date of its data. The data may be newer than the returned date, but not older.
     """
     from genai_prices import data
     from genai_prices.types import StartDateConstraint

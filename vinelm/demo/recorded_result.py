@@ -137,11 +137,11 @@ class RecordedResult:
             expensive.
         fixed: The results of the best fixed plan within the same cost limit; None if no fixed plan meets it.
         vinelm: The results of VineLM's plan.
-        found: The verdict on VineLM's plan, listed with the single models and the best fixed plan.
+        found: The verdict on VineLM's plan. Its comparison also lists the single models and the best fixed plan.
         equal: The verdict on the cheapest plan with the current setup's predicted accuracy; None if not requested.
         annotated: The trie estimated from all results, with the verdict.
         decision: The plan that was chosen on all results.
-        groups: The group of each request, in the order of the policies' results.
+        groups: The group of each request, in the order of the policies' results. Requests of one group depend on each other.
         store, trie, page: The observation store, the annotated trie and the report.
     """
 

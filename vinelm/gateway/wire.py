@@ -237,7 +237,7 @@ class WireSender:
         self.upstream: UpstreamAnswer | None = None
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the chat model of the catalog entry, which also records which settings the model refuses."""
+        """Return the chat model of the catalog entry. This object also records which settings the model refuses."""
         return self._inner
 
     def around(self, inner: InnerChat) -> WireSender:

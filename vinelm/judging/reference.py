@@ -24,10 +24,9 @@ class ComparesAnswers(Protocol):
         """Return whether the two answers are the same."""
 
     def audit(self, recorded: Sequence[Mapping[str, Any]]) -> float:
-        """Return the share, in [0, 1], of answers counted as equal that people are asked to compare nevertheless.
-        ``recorded`` are the current setup's answers.
+        """Return the fraction, in [0, 1], of the pairs of equal answers that people still have to compare.
 
-        The share is above 0 if answers that count as equal may have different scores.
+        It is above 0 if answers that count as equal may have different scores. ``recorded`` are the current setup's answers.
         """
 
 

@@ -42,7 +42,7 @@ class PairPermit:
             second.settle(usage)
 
     def close(self) -> None:
-        """Charge the call's maximum cost to both guards, unless it is already settled."""
+        """Charge the call's maximum cost to both guards, unless the call is already settled."""
         first, second = self._permits
         try:
             first.close()

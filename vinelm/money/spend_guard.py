@@ -22,7 +22,7 @@ OWED: ContextVar[bool] = ContextVar("vinelm_owed", default=False)
 
 
 class SpendPermit:
-    """The permit of one call that a :class:`SpendGuard` has authorized. It is settled exactly once; see
+    """The permit of one call that a :class:`SpendGuard` has authorized. It is settled or closed once; see
     :class:`vinelm.requests.protocols.CallPermit`.
 
     It can be used in a ``with`` statement, which closes the permit at the end of the block.
@@ -121,7 +121,7 @@ class SpendGuard:
             return permit
 
     def add_inherited(self, usd: float) -> None:
-        """Add the dollars that others spent earlier for the same purpose."""
+        """Count against the limit ``usd`` dollars that others, such as another process, have already spent."""
         with self._lock:
             self._inherited_usd += usd
 

@@ -12,7 +12,7 @@ FOLLOWS, CANARY, MIXTURE = "mixture:follows:", "canary:", "mixture:"
 
 
 def place_of(text: str) -> float:
-    """Return a number in [0, 1) computed from a hash of the text: uniform over texts, and the same in every process."""
+    """Return a pseudo-random number in [0, 1) that depends only on the text, and is the same in every process."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
 
 
@@ -35,7 +35,7 @@ class Assignment(Generic[Part]):
         return cls(((share, part), (1.0 - share, rest)), salt)
 
     def of(self, key: str) -> Part:
-        """Return the alternative for a key, such as a request's id; it is the same in every process."""
+        """Return the alternative, such as a plan, for a key, such as a request's id. It is the same in every process."""
         at = place_of(self.salt + key) if len(self.parts) > 1 else 0.0
         for share, part in self.parts[:-1]:
             if at < share:
@@ -45,8 +45,13 @@ class Assignment(Generic[Part]):
 
 
 class KeptAssigned(TypedDict, total=False):
-    """The fields of an :class:`Assigned` that are stored with a request's path, because another process could make
-    another assignment.
+    """The part of a request's assignment to a plan that is stored with the request's path; see :class:`Assigned`.
+
+    Another process that continues the request reads these fields, because it must follow the same assignment.
+
+    Attributes:
+        is_plan: whether the request runs the plan; False means the current setup.
+        bound: the objective's limit with which the request is planned, if requests are divided between two plans.
     """
 
     is_plan: bool
@@ -80,8 +85,8 @@ class Assigned(NamedTuple):
         """Return the assignment of a resumed request; ``kept`` has the fields that an earlier run has stored with the
         request's path.
 
-        The ``bound`` is the stored one, None if none was stored. A stored ``is_plan`` applies only if a canary made the
-        assignment.
+        The result's ``bound`` is taken from ``kept``; it is None if ``kept`` lacks it. A stored ``is_plan`` is used only if
+        a canary made the assignment.
         """
         is_plan = kept.get("is_plan", self.is_plan) if self.is_trial else self.is_plan
         return Assigned(is_plan, kept.get("bound"), self.is_trial)

@@ -61,9 +61,8 @@ class Expected(ABC):
     def errors(self) -> Errors:
         """Standard errors of accuracy and cost.
 
-        If the accuracy of every plan is known for several fits of the trie to resampled requests, the accuracy's error is
-        computed from its spread between the fits. All other errors are upper bounds, computed as if the plans' errors
-        were fully correlated.
+        The accuracy's error is computed from several fits of the trie to resampled requests, if each plan has a prediction for
+        each fit. All other errors are upper bounds, computed as if the plans' errors were fully correlated.
         """
         parts = [(share, part.errors) for share, part in self.parts]
         if any(errors.by_fit is None for _, errors in parts):

@@ -50,8 +50,9 @@ class Plan:
 
     @cached_property
     def choice(self) -> Integers:
-        """The choice for each group of the graph (the index of an edge, or a negative number for the end), as an array.
-        Only the choices after the start apply.
+        """The plan's choice for each branch of the graph, as an array: the index of an edge, or a negative number to end.
+
+        Elements for the branches that leave :attr:`start` are not used; :attr:`first` has the choices for these branches.
         """
         return self.below() if callable(self.below) else self.below
 
@@ -92,14 +93,12 @@ class Plan:
 
     @cached_property
     def accuracy(self) -> float:
-        """Expected accuracy of a request that continues from the start."""
+        """Expected accuracy of a request that continues from the plan's start, the position where the plan begins."""
         return sum(share * part._accuracy() for share, part in self._parts)
 
     @cached_property
     def figures(self) -> Figures:
-        """The expected accuracy, cost and latency of a request that continues from the start; if this is the root, of
-        every request.
-        """
+        """The expected accuracy, cost and latency of a request that continues from the plan's start."""
         return Figures(self.accuracy, self.cost_usd, self.latency_s, self.expected_latency_s)
 
     @cached_property
@@ -114,7 +113,7 @@ class Plan:
 
     @property
     def cost_usd(self) -> float:
-        """Expected cost from the start on, in dollars. If the start is the root, costs before the first call are
+        """Expected cost from the plan's start on, in dollars. If the start is the root, costs before the first call are
         included.
         """
         total = self._at_root(self.graph.annotated.cost_usd)
@@ -122,14 +121,15 @@ class Plan:
 
     @property
     def expected_latency_s(self) -> float:
-        """Expected seconds from the start on if no server is busy, under the assumption that the requests at every node
-        are like the profiled requests.
+        """Expected seconds from the plan's start on if no server is busy.
+
+        The requests at every node are assumed to be like the profiled requests.
         """
         return self._at_root(self.graph.annotated.latency_s) + self._expected(self.graph.latency_s)
 
     @cached_property
     def latency_s(self) -> float:
-        """Seconds of the longest possible history from the start on, however unlikely, if no server is busy."""
+        """Seconds of the slowest possible sequence of calls from the plan's start on, if no server is busy."""
         return self.longest(self.graph.latency_s) + self._at_root(self.graph.annotated.latency_s)
 
     def longest(self, of_edges: FloatArray) -> float:
@@ -377,9 +377,10 @@ class Plan:
         return str(self.graph.annotated.trie.models[self.graph.model[edge]])
 
     def _probability(self, group: int) -> float:
-        """Return the probability that a request at the position before the group takes the group's branch.
+        """Return the probability that a request takes the branch ``group``, given that it reaches the position before the
+        branch.
 
-        At the plan's start, it is the probability among the requests that continue there.
+        For a branch at the plan's start, it is also given that the request takes one of the branches that the plan has there.
         """
         if group in self.first:
             return float(self._weights[list(self.first).index(group)])
@@ -422,8 +423,9 @@ class Plan:
         return max(longest.values())
 
     def _expected(self, of_edges: FloatArray) -> float:
-        """Return the expected sum of amounts over the calls after the start; ``of_edges`` has the amount of each edge
-        of the graph.
+        """Return the expected sum of an amount, such as dollars, over a request's calls after the plan's start.
+
+        ``of_edges`` has the amount of each edge of the graph. An edge stands for a call of one model.
         """
         runs = ((arms, arms.edge >= 0) for arms in self._arms)
         return sum(float(arms.chance[those] @ of_edges[arms.edge[those]]) for arms, those in runs)
@@ -462,7 +464,7 @@ class _Arms(NamedTuple):
     """The branches that a plan may meet after the same number of calls, one per array element.
 
     Attributes:
-        group: The branch's group of edges in the graph.
+        group: The branch's index in the graph.
         edge: The plan's choice for the branch: the index of an edge, or a negative number if the request ends.
         chance: The probability that the branch is taken.
         right: The probability that it is taken and the answer so far is correct.

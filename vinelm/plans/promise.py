@@ -31,17 +31,16 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionOptimism:
-    """The optimism as a curve over a plan's cost: how much too high the predicted accuracy is if the plan was chosen on
-    half of the requests.
+    """By how much the predicted accuracy of a plan is too high, as a curve over the plan's cost.
 
-    Whatever the objective, a plan on the frontier of accuracy over cost is the most accurate of all paths that cost no
-    more. So one curve over the cost serves every objective.
+    It holds for plans that were chosen on half of the requests.
 
     Args:
-        cost_usd: Expected dollars per request of the plan, ascending.
-        accuracy: Predicted minus tested accuracy of the most accurate path that costs no more; a fraction >= 0.
-        advantage: Predicted minus tested advantage of that path over the most accurate single-model path that costs no
-            more; a fraction >= 0. Empty if it was not measured.
+        cost_usd: The costs of the curve's points: expected dollars per request, ascending.
+        accuracy: At each cost, predicted minus tested accuracy of the most accurate path that costs no more; a fraction
+            >= 0.
+        advantage: At each cost, predicted minus tested advantage of that path over the most accurate single-model path
+            that costs no more; a fraction >= 0. Empty if it was not measured.
     """
 
     cost_usd: tuple[float, ...]
@@ -50,7 +49,7 @@ class SelectionOptimism:
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie) -> Self | None:
-        """Return the optimism that is stored in a trie's ``meta``; None if it was not measured for the trie."""
+        """Return the :class:`SelectionOptimism` that is stored in a trie's ``meta``; None if it was not measured."""
         found = (annotated.meta.get("evidence") or {}).get("selection")
         return None if not isinstance(found, Mapping) else cls(**{name: tuple(found[name]) for name in cls.__annotations__})
 
@@ -77,9 +76,9 @@ class SelectionOptimism:
         )
 
     def or_more(self, other: Self | None) -> Self:
-        """Return the optimism of which ``accuracy``, at each cost, is the larger of this object's and ``other``'s.
+        """Return a copy in which ``accuracy`` is, at each cost, the larger of this object's value and that of ``other``.
 
-        ``advantage`` is this object's. If ``other`` is None, return this object.
+        The copy keeps this object's ``advantage``. If ``other`` is None, return this object.
         """
         if other is None:
             return self
@@ -88,19 +87,21 @@ class SelectionOptimism:
         return replace(self, cost_usd=cost, accuracy=more, advantage=tuple(self.advantage_at(usd) or 0.0 for usd in cost))
 
     def accuracy_at(self, cost_usd: float) -> float:
-        """Return how much the predicted accuracy of a plan of this cost is too high, by linear interpolation over the
-        logarithm of the cost.
+        """Return by how much the accuracy of a plan with this cost is predicted too high.
+
+        The value is interpolated over the logarithm of the cost.
         """
         return self._at(self.accuracy, cost_usd)
 
     def advantage_at(self, cost_usd: float) -> float | None:
-        """Return how much the predicted advantage over the best single model is too high for a plan of this cost; None if it
-        was not measured.
+        """Return by how much the advantage of a plan with this cost over the best single model is predicted too high.
+
+        None if the advantage was not measured.
         """
         return self._at(self.advantage, cost_usd) if self.advantage else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, the points of the curve, as plain JSON types."""
+        """Return the object as plain JSON types: a list of numbers for each field."""
         return {name: list(values) for name, values in asdict(self).items()}
 
     def _at(self, values: tuple[float, ...], cost_usd: float) -> float:
@@ -259,12 +260,8 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
 def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accuracy: float) -> float | None:
     """Return an upper bound on the standard error of a plan's accuracy; None if the trie has no standard errors.
 
-    It is for a trie in which a node may stand for several histories (sequences of calls).
-
-    The sampling of the n requests adds the variance p (1 - p) / n, where p is the plan's accuracy. The rest of a node's
-    error is multiplied by the probability of reaching the node and by the probability that no later answer is correct.
-    This rest comes from the effects of stage and model. Nodes of the same stage and model share these effects, so their
-    errors add up as standard deviations; errors of different stages or models add up as variances.
+    It is for a trie in which a node may stand for several histories (sequences of calls). The bound assumes that the errors of
+    nodes with the same stage and model are fully correlated.
 
     Args:
         annotated: An annotated merged trie; ``meta["requests"]`` is the number of requests that it was estimated from.
@@ -310,7 +307,7 @@ def share_variance(share: FloatArray, requests: int) -> FloatArray:
 def single_model_paths(trie: Trie) -> BoolArray:
     """Return a mask over the trie's nodes, the root first: True if the node's path runs on a single model.
 
-    Skipped stages are ignored. Nodes at which no answer may be returned are left out.
+    Skipped stages are ignored. It is False at nodes at which no answer may be returned.
     """
     only = np.full(len(trie), -1, np.int32)  # the model of the path so far, -2 for several
     skip = trie.models.index(SKIP) if SKIP in trie.models else -1

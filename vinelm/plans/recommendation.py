@@ -22,8 +22,7 @@ LEAST_ASKED = 0.05
 def served_objective(found: Verdict) -> Objective | None:
     """Return the objective that leads to the plan which the verdict tested; None if the verdict names no plan.
 
-    It maximizes accuracy within the cost of that plan. Requests may not be divided between two plans, because two other
-    plans could have the same mean cost.
+    The objective maximizes accuracy within the cost of that plan, and does not divide requests between two plans.
     """
     return None if found.max_cost_usd is None else Objective(maximize="accuracy", max_cost_usd=found.max_cost_usd, mix=False)
 

@@ -92,10 +92,10 @@ class StaticPlans:
     Args:
         graph: The graph: a trie with the edges that plans choose from.
         servable: A mask over the graph's edges: whether the edge's model is available now; None if all are.
-        within: A mask over the graph's positions: whether the history meets the limits for every single request; None
-            if all do.
-        limits: The limits for every single request, if histories are merged: pairs (the amount of each edge, such as its
-            seconds; the largest allowed sum of the amounts of a request's edges).
+        within: A mask over the graph's positions: whether the calls up to the position keep the limits for each single request;
+            None if all do.
+        limits: The limits for each single request, given if several sequences of calls share a position. Pairs: what each edge
+            uses (such as seconds), and how much a request may use in total.
     """
 
     graph: DecisionGraph
@@ -132,12 +132,15 @@ class StaticPlans:
 
     @property
     def depth(self) -> int:
-        """The number of plans per assignment: a plan may end after 1, 2, ... or this many calls."""
+        """The maximum number of calls of a request, which is also the number of plans for each assignment of models to stages.
+
+        Each of these plans ends requests after another number of calls.
+        """
         return len(self.graph.levels) - 2
 
     @cached_property
     def paid_models(self) -> Integers:
-        """A copy of :attr:`models` in which optional stages that an assignment skips are marked :data:`NEVER`, too."""
+        """A copy of :attr:`models` with :data:`NEVER` in place of the model of each optional stage that is skipped."""
         names = self.graph.annotated.trie.models
         return np.where(self.models == names.index(SKIP), NEVER, self.models) if SKIP in names else self.models
 
@@ -170,10 +173,8 @@ class StaticPlans:
 
     @property
     def error(self) -> FloatArray:
-        """The standard error of each plan's accuracy, computed as for a contingent plan; NaN if the trie has no
-        standard errors.
-
-        A fixed plan has one model for each stage, so all nodes of one stage where the plan ends have the same model.
+        """The standard error of each plan's accuracy, computed as for a contingent plan; NaN if the trie has no standard
+        errors.
         """
         together, squares = self._worth[5:], self._worth[3]
         if self.graph.right_by_fit is not None:
@@ -197,10 +198,10 @@ class StaticPlans:
         return np.asarray(allowed)
 
     def choice(self, plan: int) -> Integers:
-        """Return the choice of the plan with index ``plan`` for every group of edges: the index of an edge, or a
-        negative number if the request ends.
+        """Return what the plan with index ``plan`` chooses for each group of edges.
 
-        Groups that the plan never reaches are included.
+        A group has the edges from one source to one stage. An element is the index of the chosen edge, or a negative number if
+        no model runs. Groups that the plan never reaches are included.
         """
         graph = self.graph
         wanted = self.models[plan // self.depth][graph.slot]
@@ -217,7 +218,7 @@ class StaticPlans:
 
     @cached_property
     def _worth(self) -> FloatArray:
-        """The results of all plans, in the same form as :attr:`_by_rates`.
+        """The results of all plans: a column for each plan, with the rows that :attr:`_by_rates` describes.
 
         If the trie has separate rates for easier and harder requests, accuracy and cost are means over the difficulties,
         weighted by their shares of the requests, and the longest seconds are the maximum over the difficulties.
@@ -232,12 +233,12 @@ class StaticPlans:
 
     @property
     def _by_rates(self) -> FloatArray:
-        """An array with a column of results for each plan.
+        """The results of all plans, as an array with a column for each plan.
 
-        Rows 0 to 4 are: accuracy; dollars; longest seconds; sum of squared errors over the nodes where the plan ends; a
-        number that is 0 only if every request is answered within the limits. The rows after them are the sums of the
-        end nodes' errors by stage. If branches are outcomes of calls, these rows are instead the accuracy according to
-        each fit to resampled requests.
+        Rows 0 to 2 are the plan's accuracy, its dollars and its longest possible seconds. Row 3 is the sum of the squared
+        errors of the nodes at which the plan ends requests. Row 4 is 0 only if every request is answered within the limits.
+        Then comes a row for each stage: the sum of the errors of those end nodes that run this stage. If branches are outcomes
+        of calls, the last rows are instead the accuracy according to each fit to resampled requests.
         """
         parts = [self._evaluate(self.models[i : i + _AT_ONCE]) for i in range(0, len(self.models), _AT_ONCE)]
         return np.concatenate(parts, axis=1)
@@ -275,13 +276,13 @@ class StaticPlans:
         is_cut: BoolArray,
         arms: tuple[Integers, Integers, Integers],
     ) -> None:
-        """Add to each plan's results the contribution of the histories (sequences of calls) with which requests end.
+        """Update the results of all plans by the histories (sequences of calls) after which requests end.
 
         A history ends at the plan's length, or before a branch for which the plan has no model.
 
         Args:
-            worth: The results of all plans so far, changed in place; its rows are those of :attr:`_by_rates`.
-            histories: The index of the plan, the position and the probability of each history.
+            worth: The results so far, changed in place: a column for each plan, and the rows of :attr:`_by_rates`.
+            histories: Three arrays: each history's plan (its index), its position in the graph, and its probability.
             is_cut: Whether the plan ends each history because it has reached the plan's length.
             arms: The result of :meth:`_follow` for the other histories.
         """
@@ -302,15 +303,15 @@ class StaticPlans:
             self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
-        """Add weighted standard errors of positions to the plans' results, in place.
+        """Add the standard errors of the accuracies at plans' end positions to the errors of these plans, in place.
 
-        The positions are those where plans end or, if a position stands for several histories, all positions.
+        If several histories (sequences of calls) may lead to a position, the errors of all positions on the plans are added.
 
         Args:
-            worth: The results of all plans so far, changed in place.
-            plan: The index of the plan that each error belongs to.
-            at: The position that each error belongs to.
-            own: The errors, each multiplied by its weight.
+            worth: The accumulated results of all plans, changed in place.
+            plan: For each error, the index of its plan.
+            at: For each error, the graph position whose accuracy has this error.
+            own: The standard errors, each multiplied by its weight in the plan's accuracy.
         """
         graph = self.graph
         stage = graph.annotated.trie.stage[graph.nodes[at]]
@@ -321,16 +322,18 @@ class StaticPlans:
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
     ) -> tuple[Integers, Integers, Integers]:
-        """Return three arrays with an item for each branch that may follow one of the given histories.
-
-        The first has the plan's choice on the branch: an edge, or a negative number to end. The second has the index of the
-        branch's group of edges, the third the index of the history.
+        """Follow several histories (sequences of calls) to the branches that the application may take next.
 
         Args:
-            models: The assignments, shape (assignments, stages).
-            plan: The index of each history's plan.
-            at: The position of each history.
-            goes_on: Whether each history continues; others have no branches in the result.
+            models: The model of each stage, one row per assignment of models to stages; shape (assignments, stages).
+            plan: For each history, the index of the plan that it follows.
+            at: For each history, the graph position that it has reached.
+            goes_on: Whether each history continues. A history that does not has no items in the result.
+
+        Returns:
+            Three arrays with an item for each pair of a history and one of its branches. The first has the plan's choice on the
+            branch: the index of an edge, or a negative number to end. The second has the branch's index in the graph. The third
+            has the index of the history.
         """
         graph = self.graph
         row = np.flatnonzero(goes_on)
@@ -355,10 +358,10 @@ class StaticPlans:
 
     @cached_property
     def _errors(self) -> FloatArray | None:
-        """The error of each node's accuracy, without the sampling error of the requests if their number is known.
+        """The standard error of the accuracy of the path to each node; None if the trie has no standard errors.
 
-        If several paths may lead to a node, it is instead the error of the probability of a right answer of the node's
-        call.
+        If the number of requests is known, the error that comes from sampling the requests is left out. If several paths may
+        lead to a node, it is the standard error of the probability that the node's answer is right.
         """
         annotated = self.graph.annotated
         if annotated.accuracy_se is None or not self._requests:
@@ -367,8 +370,8 @@ class StaticPlans:
         return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
     def _beyond(self, at: Integers) -> BoolArray:
-        """Return a mask of the shape of ``at``: whether the history of each of these positions exceeds a limit that
-        holds for every request.
+        """Return a mask of the graph positions ``at``: True where the calls up to the position exceed a limit for single
+        requests.
         """
         return np.zeros(len(at), np.bool_) if self.within is None else ~self.within[at]
 
@@ -403,18 +406,18 @@ class StaticPlans:
 
     @cached_property
     def _right(self) -> FloatArray:
-        """An array with, for each position, the probability that a branch follows and the answer so far is correct,
-        given that the position is reached.
+        """For each position, P(the request continues, and its answer so far is correct | it reaches the position).
+
+        The array has shape (positions,).
         """
         return np.asarray(np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes)), np.float64)
 
     @cached_property
     def _all_by_fit(self) -> FloatArray:
-        """For each (position, fit to resampled requests), the probability that a branch follows and the answer so far
-        is correct.
+        """For each position and fit, the probability that the request continues and its answer so far is correct.
 
-        The array has shape (positions, fits). Each probability is the fit's estimate for requests on which the models up
-        to the position have run.
+        The array has shape (positions, fits). Each fit to resampled requests estimates the probability for requests on which
+        the models up to the position have run.
         """
         assert self.graph.right_by_fit is not None
         right = self.graph.right_by_fit[1]

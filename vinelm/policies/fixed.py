@@ -163,7 +163,7 @@ class ForcedPolicy(Policy):
     Args:
         template: the workflow's shape.
         models: the models of the calls, in order; or a mapping from the call's number, counted from 0, to a model.
-        mode: ``"stop"`` ends when the workflow's check does; ``"through"`` ignores the check and ends after the
+        mode: ``"stop"`` ends the request when the workflow's check ends it; ``"through"`` ignores the check and ends after the
             template's last call.
         clock, request: see :class:`Policy`.
     """

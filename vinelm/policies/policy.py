@@ -116,9 +116,9 @@ class Policy(OneProcess, ABC):
         """
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return which answer a request that ends after ``prefix`` should return; None means the last answer.
+        """Choose the answer that a request returns when it ends after ``prefix``; None means the last answer.
 
-        Equal answers form a class, and the result is the number of a class. Called only by the node ``vine.finish``.
+        The result is the number of the answer's class; equal answers form a class. Called only by the node ``vine.finish``.
         """
         return None
 

@@ -56,7 +56,7 @@ class PromptCall:
 
     @classmethod
     def of(cls, stage: str, shape: Shape, *, takes_marks: bool, may_wait: bool) -> PromptCall:
-        """Return the object for an attempt whose prompt has the given shape.
+        """Return the prompt of an attempt, made from the prompt's shape (hashes of its prefixes).
 
         Args:
             stage: the stage of the invocation.
@@ -72,22 +72,19 @@ class PromptCall:
 
     @classmethod
     def received(cls, sent: Sequence[Any]) -> PromptCall:
-        """Return the object that ``sent`` describes; ``sent`` is the result of :meth:`to_send` in another process."""
+        """Return the prompt that ``sent`` describes; ``sent`` is the result of :meth:`to_send` in another process."""
         stage, points, may_wait = sent
         return cls(stage, tuple(Point(*point) for point in points), may_wait=may_wait)
 
     def to_send(self) -> list[Any]:
-        """Return the fields from which another process can choose the marks, as JSON types: stage, points, and whether
-        to wait.
+        """Return what another process needs to choose the marks, as JSON types: the stage, the prefix ends, and whether to
+        wait.
         """
         return [self.stage, self.points, self.may_wait]
 
     @property
     def marked_parts(self) -> tuple[int, ...]:
-        """The indices of the prompt's parts whose ends are marked for the cache.
-
-        They count all parts of the prompt, also those that ``points`` leaves out.
-        """
+        """The indices of the prompt's parts whose ends are marked for the cache; all parts of the prompt are counted."""
         return tuple(mark if mark < _FIRST_POINTS else mark + self.left_out for mark in self.marks)
 
     def begun(self) -> None:
@@ -292,8 +289,7 @@ class CachePoints:
 def _most_useful(reads: dict[int, float], points: tuple[Point, ...]) -> tuple[int, ...]:
     """Return the indices of the points to mark, at most :data:`MOST_MARKS`, in ascending order.
 
-    The longest candidate is always marked, and of the others those that are expected to add the most tokens read from the
-    cache.
+    The longest candidate is always marked. The others are those that are expected to add the most tokens read from the cache.
 
     Args:
         reads: The expected reads of each candidate point, keyed by its index in ``points``.

@@ -120,7 +120,7 @@ def _tried(prompts: Iterable[SeenPrompt]) -> tuple[PromptTree, float]:
 
 
 def _pairs(prompt: SeenPrompt) -> list[tuple[str, str]]:
-    """Return pairs (moved, before) of names of movable messages; ``moved`` now comes after ``before``."""
+    """Return each pair (later, earlier) of names of messages in the prompt whose order could be changed."""
     names = [part.name for part in prompt.parts if part.is_movable]
     return [(moved, before) for place, moved in enumerate(names) for before in names[:place]]
 

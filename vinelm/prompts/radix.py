@@ -42,7 +42,7 @@ class TokensByLabel:
 
     @property
     def total(self) -> float:
-        """Tokens of the whole prompt."""
+        """The number of tokens of the whole prompt, approximately."""
         return self.static + self.shared + self.request + self.own
 
 
@@ -50,7 +50,7 @@ class PromptTree:
     """A radix tree of prompts: prompts with a common prefix share the prefix's nodes. A prompt of 2,000 tokens takes
     about 300 bytes and 20 µs.
 
-    All shapes must be made with the same key.
+    Prompts are added as shapes (hashes of their prefixes), all made with the same key.
     """
 
     def __init__(self) -> None:
@@ -90,10 +90,10 @@ class PromptTree:
         return tokens[at - 1] if at else 0
 
     def labels(self) -> IntArray:
-        """Return each call's numbers of tokens by group, shape (calls, 4): a row for each added prompt, a column for
-        each field of :class:`TokensByLabel`.
+        """Return, for each added prompt, the numbers of its tokens in four groups, shape (calls, 4).
 
-        Groups depend on all prompts added so far. Takes about half a second for 100,000 calls.
+        The columns are the fields of :class:`TokensByLabel`, which depend on how many other calls send the same tokens. All
+        prompts added so far count. Takes about half a second for 100,000 calls.
         """
         stages, requests, ends = (np.asarray(column, np.int64) for column in self._calls)
         n_stages, n_requests = max(len(self._stages), 1), max(len(self._requests), 1)
@@ -113,10 +113,9 @@ class PromptTree:
         return np.diff(np.maximum.accumulate(reached, axis=1), axis=1, prepend=0)
 
     def by_stage(self) -> dict[str, tuple[int, TokensByLabel]]:
-        """Return (number of calls, mean tokens per call by group) of each stage, keyed by its name, in order of first
-        appearance.
+        """Return (number of calls, mean tokens per call) of each stage, keyed by its name, in order of first appearance.
 
-        The means are rounded to one decimal.
+        The tokens are divided into the groups of :class:`TokensByLabel`. The means are rounded to one decimal.
         """
         rows, stages = self.labels(), np.asarray(self._calls[0])
         here = {name: rows[stages == number] for name, number in self._stages.items()}
@@ -191,8 +190,10 @@ def known_tokens(points: Iterable[int], tokens: Iterable[int], known: Container[
 
 
 def points_of(shape: Shape) -> tuple[array[int], array[int]]:
-    """Return (digests, numbers of tokens) of those prefixes of a prompt that end at a block or at a part, from short to
+    """Return (digests, numbers of tokens) of those prefixes of a prompt that end with a block or with a part, from short to
     long.
+
+    A block has :data:`BLOCK_TOKENS` tokens; a part is a message or a piece of a message.
     """
     digests, tokens = array("Q"), array("I")
     blocks, taken = shape.blocks, 0
@@ -209,9 +210,9 @@ def points_of(shape: Shape) -> tuple[array[int], array[int]]:
 
 
 def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int], at: int) -> int:
-    """Return the length of the common beginning of ``known[start:stop]`` and ``digests[at:]``, which is at least 1.
+    """Return how many digests ``known[start:stop]`` and ``digests[at:]`` have in common at their beginning.
 
-    A binary search, since digests are equal only if all digests before them are.
+    The first digests must be equal. Uses binary search: equal digests have equal digests before them.
     """
     low, high = 1, min(stop - start, len(digests) - at)
     while low < high:

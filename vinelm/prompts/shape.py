@@ -47,9 +47,10 @@ class Shape:
         return self.ends[-1].tokens if self.ends else 0
 
     def steps(self, most: int) -> tuple[Point, ...]:
-        """Return the ends of up to ``most`` complete blocks (``most`` >= 1), in order, including that of the last one.
+        """Return the ends of at most ``most`` blocks of the prompt in order, the end of the last complete block included.
 
-        The distance between them is a power of two blocks, so that prompts with a common beginning share points there.
+        The number of blocks from one end to the next is a power of two, so prompts with a common beginning share ends.
+        ``most`` is at least 1.
         """
         stride = 1
         while stride * most < len(self.blocks):

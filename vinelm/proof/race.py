@@ -179,10 +179,10 @@ class Race:
         self.max_loss = float(max_loss)
 
     def upcoming(self, count: int) -> list[Move]:
-        """Return up to ``count`` moves that can be made in parallel, at least one: the next move, and later moves of
-        the same candidate.
+        """Return up to ``count`` moves (calls, or questions to people) that can be made in parallel; at least one.
 
-        Answers to later questions are wasted if the race ends earlier or permanently turns to another candidate.
+        The first is the next move, the others are later moves of the same candidate. Answers to later questions are wasted if
+        the race ends earlier or permanently turns to another candidate.
         """
         return list(islice(self._moves(), max(1, count)))
 
@@ -271,8 +271,9 @@ class Race:
         )
 
     def _proven(self, entrant: _Entrant) -> float | None:
-        """Return the smallest margin such that it and all larger margins are proven for this candidate; None if the
-        largest is not proven.
+        """Return the smallest loss of accuracy that is excluded for this candidate; None if none is excluded.
+
+        Only the losses in :attr:`margins` are tested. A loss counts as excluded if all larger ones are excluded, too.
         """
         smallest, highest = None, entrant.wealth.highest
         for at in reversed(range(len(self.margins))):
@@ -315,8 +316,9 @@ class Race:
                 yield move
 
     def _lacking(self, entrant: _Entrant, unit: int) -> Iterator[Move]:
-        """Yield the moves that are still needed before the cluster with index ``unit`` (or the request, without
-        clusters) can count for the candidate.
+        """Yield the moves (calls, judge's comparisons, questions) that the candidate still needs for a cluster of requests.
+
+        ``unit`` is the index of the cluster or, if the requests are not grouped, of a request.
         """
         name, used = entrant.plan.name, entrant.wealth.uses_judge
         for request in self._members[unit]:
@@ -331,7 +333,7 @@ class Race:
                 yield Question(name, request, 1.0 / JUDGE_SHARE if used else 1.0)
 
     def _advance(self, entrant: _Entrant) -> None:
-        """Update the candidate's test with the next requests (or clusters) in order, as far as they are complete."""
+        """Add requests (or clusters) to the candidate's test in order, until one still lacks an answer or a label."""
         wealth = entrant.wealth
         # In the order of the units, which was fixed beforehand: an incomplete unit holds up those after it. If easy units could
         # go first, the order would depend on the answers, and the guarantee would be lost.

@@ -45,8 +45,8 @@ class Wealth:
         margins: Losses that are tested, shape (margins,), as fractions.
         differing: The prior estimate of the share of requests with differing answers. If it is wrong, more labels are
             needed, but the guarantee holds.
-        lowest: The largest possible loss of one unit: 1, or 1 / share if people are asked about only that share of
-            equal answers.
+        lowest: The largest possible loss of one unit: 1, or 1 / share if each equal answer that people compare stands for
+            1 / share equal answers.
         heaviest: The largest weight that a unit can have. The usual weight is assumed to be 1.
         audit: The share of equal answers that people are asked to compare; used for the expected number of labels.
         judged: Whether a judge model compares answers.
@@ -84,30 +84,36 @@ class Wealth:
 
     @property
     def uses_judge(self) -> bool:
-        """Whether the judge is good enough to save labels now: people are then asked about a differing request only
-        with probability :data:`JUDGE_SHARE`.
+        """Whether the judge is good enough to save labels now.
+
+        If it is, people are asked about a request with differing answers only with probability :data:`JUDGE_SHARE`.
         """
         return len(self._stakes) > 1 and self.judge_r2 >= JUDGE_R2
 
     @property
     def diff(self) -> float:
-        """The weighted mean, over all units so far, of the plan's score minus today's; NaN before the first unit."""
+        """The weighted mean, over the units (requests or clusters) so far, of the plan's score minus the current setup's.
+
+        NaN before the first unit.
+        """
         return self._scored / self._weight if self._weight else math.nan
 
     def guess(self, verdict: float) -> float:
-        """Return the expected score minus today's, in [-1, 1], of a request with this verdict of the judge, by a linear
-        fit to the labels so far.
+        """Return how much better than today's answer a plan's answer is expected to be, in [-1, 1].
+
+        ``verdict`` is the judge's verdict on the two answers. The expectation is a linear fit to the labels so far.
         """
         return min(1.0, max(-1.0, self._level + self._slope * verdict))
 
     def take(self, score: float, weight: float, *, differs: bool, told: int) -> None:
-        """Update the evidence for every margin (the wealth of its bet) with one unit (request or cluster) that no judge has
-        compared.
+        """Update the evidence for every margin with the result of one unit: a request or a cluster of requests.
+
+        This is for units whose answers no judge has compared.
 
         Args:
-            score: The unit's mean score minus today's; 0 if nothing differs.
+            score: The mean, over the unit, of the plan's score minus the current setup's; 0 if nothing differs.
             weight: The unit's weight.
-            differs: Whether the plan's answer to any of its requests differs from today's.
+            differs: Whether the plan's answer to any of its requests differs from the current setup's.
             told: Number of labels that people gave for the unit.
         """
         self._settle(score, weight, told)
@@ -132,8 +138,8 @@ class Wealth:
         A judge has compared the differing answers of this unit.
 
         Args:
-            judged: One (verdict, score, part) for each such request: the judge's verdict, the score minus today's (None
-                if people were not asked), and the request's share of the unit's weight.
+            judged: One (verdict, score, part) for each request with differing answers: the judge's verdict; the plan's score
+                minus the current setup's, None if people were not asked; and the request's share of the unit's weight.
             weight: The unit's weight.
             rest: The part of the unit's mean score that comes from its other requests.
             told: Number of labels that people gave for these other requests.
@@ -189,8 +195,8 @@ class Wealth:
     def _bet(self) -> None:
         """Choose each margin's stake, the part of its wealth that the next bet risks.
 
-        The chosen stake is the one with which the wealth would have grown most over the units so far and some imagined
-        observations. The latter act as a prior.
+        It is the stake with which the wealth would have grown most so far. Some imagined observations count as well, as a
+        prior.
         """
         mode = int(self.uses_judge)
         # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen
@@ -222,12 +228,15 @@ class Wealth:
         return self._past_of(self._stakes[1], np.array([right, wrong, -right, -wrong, s, -s, 0.0]), chances)
 
     def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
-        """Return how much the log of the wealth would grow over the prior's imagined observations, shape (margins, stakes).
+        """Return, for each stake, how much the log of the wealth would grow over a number of imagined results, used as a prior.
 
         Args:
             stakes: The stakes to compare, shape (margins, stakes).
             values: The scores that a differing answer may have.
             chances: The probability of each score.
+
+        Returns:
+            An array of shape (margins, stakes).
         """
         gains = values[:, None] + self.margins  # (values, margins)
         grown = np.tensordot(chances, np.log1p(stakes * gains[:, :, None]), 1)

@@ -47,9 +47,9 @@ def cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
 
 
 def prompts_of(cluster: str) -> str:
-    """Return the digest at the beginning of a conversation's name ``cluster``; calls with equal prompts have equal digests.
+    """Return the part of a conversation's name ``cluster`` before its first blank, a digest of the conversation's prompt.
 
-    In a stream, a blank and a number follow, which tell apart conversations that begin at different times.
+    Calls with equal prompts have equal digests.
     """
     return cluster.partition(" ")[0]
 

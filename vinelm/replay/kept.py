@@ -78,10 +78,14 @@ class ReplayUnit:
 
 
 class _Sampled(NamedTuple):
-    """The call that represents a request in a step, as a row of the store, and what is known about the request.
+    """The recorded call that was drawn to represent all calls of one step in one request.
 
-    The call is drawn from the step's ``calls`` calls in the request: it has the smallest random ``number``. It represents
-    ``stands_for`` calls if only a part was recorded. ``day`` is the UTC day of the call, in days since 1970; None if unknown.
+    Attributes:
+        number: The call's random number. Of all calls of the step in the request, the one with the smallest number is drawn.
+        calls: The number of recorded calls that the step made in the request.
+        row: The drawn call's row in the store, as a dictionary by column.
+        stands_for: The number of real calls that one recorded call represents.
+        day: The UTC day of the call, in days since 1970; None if unknown.
     """
 
     number: int
@@ -108,15 +112,15 @@ class Weighing(NamedTuple):
 class Sample:
     """Sampled calls of a trace: whole requests, drawn by the seed, in bounded memory.
 
-    A request that represents more calls is drawn with a higher probability, so all drawn requests have the same weight.
+    A recorded request may represent several requests that were not recorded. Such a request is used with a higher probability;
+    all used requests then have the same weight.
 
     Attributes:
         bill: The costs of all calls of the trace, by step.
         digest: A digest of all calls of the trace that does not depend on their order.
-        days: The number of usable calls on each day, keyed by step, then by the UTC day in days since 1970. Calls
-            without a time are left out.
-        weighed: The numbers of sampled and used requests, keyed by step; only for steps whose requests had different
-            weights.
+        days: The number of usable calls on each day, keyed by step, then by the UTC day in days since 1970. Calls without a
+            time are left out.
+        weighed: For steps whose requests had different weights: how many requests were sampled and used, keyed by step.
 
     Args:
         calls: The recorded calls; the stream is read once.
@@ -180,11 +184,11 @@ class Sample:
         return number_of(f"{self._seed}\0{request}{more}") / _WHOLE
 
     def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
-        """Return the requests of a step that are used, as pairs (number by which the requests are ordered, request).
+        """Choose some of the step's requests for the replay; return pairs (number by which they are sorted, request).
 
-        The requests were drawn with probabilities that rise with the number of calls that they represent, up to 1. A second
-        draw here leaves out some requests, so that all used ones have the same weight. With ``even_days``, each day has the
-        same total weight.
+        A request's weight is the number of real calls that it represents, divided by the probability with which it was sampled.
+        A random draw chooses requests in proportion to their weights; the chosen requests then count equally. With
+        ``even_days``, each day has the same total weight.
         """
         kept, nearest = self._kept[step], self._nearest.get(step, math.inf)
         chances = [min(1.0, one.stands_for * nearest) for one in kept.values()]
@@ -260,15 +264,16 @@ class Links:
         return self._clusters[cluster]
 
     def next(self, cluster: str, prompt: Mapping[str, Any]) -> str:
-        """Count the next request of a stream, and return the name of its group; see :meth:`cluster_of`."""
+        """Count one more request, and return the name of its group; see :meth:`cluster_of`."""
         self.count(cluster)
         return self.cluster_of(cluster, _json(prompt))
 
 
 def link(rows: Iterable[dict[str, Any]]) -> None:
-    """Put each row into the group of the earlier prompt that its prompt continues, by changing its ``cluster`` in place.
+    """Group the rows (sampled calls of a step) by conversation: set ``cluster``, the name of the group, in each row.
 
-    A row keeps its ``cluster`` if this names a conversation of the trace, or if the row's prompt continues no earlier one.
+    A row whose prompt continues an earlier row's prompt joins the group of that row. Other rows keep their ``cluster``, and so
+    do rows for which the trace names the conversation.
     """
     texts, links = [(zlib.decompress(row["prompt"]).decode(), row) for row in rows], Links()
     for _, row in texts:
@@ -345,7 +350,7 @@ class Kept:
             self.units[row["unit_id"]] = ReplayUnit(**{**row, "answer": json.loads(row["answer"])})
 
     def note(self, answer: Answer) -> None:
-        """Put an answer that is already stored into the memory, from which answers are read."""
+        """Add an answer that is already stored to :attr:`answers`, which holds the answers in memory."""
         unit_id, _, model = answer.key.partition(" ")
         self.answers[int(unit_id), model] = answer
 

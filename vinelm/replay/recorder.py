@@ -120,11 +120,11 @@ class VineRecorder(BaseCallbackHandler):
         self._given.pop(run_id, None)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Forget the request of a tool call that has ended."""
+        """Forget which request a tool call belongs to, since the call has ended."""
         self._requests.pop(run_id, None)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Forget the request of a tool call that has ended."""
+        """Forget which request a tool call belongs to, since the call has ended."""
         self._requests.pop(run_id, None)
 
     def _request(self, run_id: UUID, parent_run_id: UUID | None) -> UUID:

@@ -133,10 +133,10 @@ class StepRun:
         self.units = cut(self.units, self.together)
 
     def _wanted(self) -> int:
-        """Return a number n: the first n sampled calls should be used to choose the plans.
+        """Return how many sampled calls, counted from the first, should be used to choose the plans.
 
-        :attr:`choosing` also includes the rest of the last call's conversation. Sets :attr:`is_short` if a stream has too few
-        calls.
+        The rest of the last call's conversation is used for this, too. Sets :attr:`is_short` if calls still arrive and are too
+        few so far.
         """
         if not self.is_stream:
             return min(CHOOSING, len(self.units) // 3)
@@ -179,7 +179,7 @@ class StepRun:
         return self.bill.models.most_common(1)[0][0]
 
     def live(self) -> list[str]:
-        """Return the models that are still asked, in order of rising cost."""
+        """Return the models that the replay still asks in this step, in order of rising cost."""
         return [model for model in self.models if model not in self.dropped]
 
 
@@ -434,7 +434,7 @@ class ReplayRun:
         )
 
     def open_questions(self, steps: Iterable[StepRun]) -> None:
-        """Mark the questions that these steps need answered as open in the store, and all others as closed."""
+        """In the store, mark the questions that these steps have to ask as open, and all other questions as closed."""
         self.kept.rows.open_questions(
             {
                 "unit_id": unit.unit_id,
@@ -669,9 +669,9 @@ class ReplayRun:
         step.open = []
 
     def _ahead(self, step: StepRun) -> int:
-        """Return how many of the test's next moves are prepared together, such as a call of a model or a question to people.
+        """Return how many of the test's next moves are prepared together. A move is a call of a model or a question to people.
 
-        If calls are made in batches, these are about as many moves as the proof may need, limited by the asker's ``workers``.
+        If calls are made in batches, these are about as many moves as the proof may need, at most :attr:`Asker.workers`.
         """
         if self.asker.is_batched and step.race is not None:
             needed = min(one.needed[self.max_loss] for one in step.race.standings())
@@ -875,7 +875,8 @@ class ReplayRun:
         return StepResult(**own)
 
     def _any_differs(self, found: Iterable[tuple[StepRun, StepResult]]) -> tuple[int, int]:
-        """Return (number of requests in which some switched step's plan differs from the recorded answer, number of requests).
+        """Return (number of requests in which a switched step's plan gives another answer than the recorded one, number of
+        requests).
 
         Both count only requests that the plans of all switched steps have answered.
         """

@@ -83,7 +83,7 @@ class BudgetStop:
     Attributes:
         budget: The budget in words.
         plan: The plan in words, on one line.
-        figures: (name, value) pairs of the plan; the names are the same at every stop.
+        figures: (name, value) pairs of the plan; the names are the same for every budget.
         graph: The application's graph with the plan's models.
         tree: The plan as a tree.
         bars: The chart of bars for each quantity, keyed by ``dollars`` and, if latencies are known, ``seconds``.

@@ -90,8 +90,8 @@ def percent_interval(interval: Interval | None) -> str:
 def prompt_cache_words(rate: float | None) -> str | None:
     """Return a sentence on how warm prompt caches are assumed to be between requests, for the costs of a trie.
 
-    ``rate`` is the trie's :attr:`~vinelm.AnnotatedTrie.calls_per_hour`, the number of calls per hour that keeps the caches
-    warm. At 0 the caches are cold. The result is None if ``rate`` is None.
+    ``rate`` is the trie's :attr:`~vinelm.AnnotatedTrie.calls_per_hour`, the number of requests per hour for which the costs
+    hold. At 0 the caches are cold. The result is None if ``rate`` is None.
     """
     if rate is None:
         return None

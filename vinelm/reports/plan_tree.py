@@ -81,9 +81,10 @@ def _are_rivals(one: _Key, other: _Key) -> bool:
 def _when(seen: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
     """Return a short condition for a step that follows after the outcomes ``seen``, and not after the outcomes ``others``.
 
-    It is the shortest list of words that all outcomes in ``seen`` contain and no outcome in ``others`` contains completely. For
-    example, it is ``failed`` if ``seen`` is ``failed, empty``. Without such a list, return the first outcome in ``seen``
-    and the number of its other outcomes. The text is empty if ``seen`` or ``others`` has no outcomes.
+    An outcome is a text of words separated by commas, such as ``failed, empty``. The condition has the fewest words
+    that every outcome in ``seen`` has, and no outcome in ``others`` has completely. If there are no such words, it is the
+    first outcome in ``seen`` and the number of the other outcomes in ``seen``. It is empty if ``seen`` or ``others`` has no
+    outcomes.
     """
     if not seen or not any(others):
         return ""

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 class CallPermit(Protocol):
-    """The permission for one call, given by a :class:`CallGuard`. It is settled exactly once; settling or closing it again
-    does nothing.
+    """The permission for one call, given by a :class:`CallGuard`.
+
+    Only the first :meth:`settle` or :meth:`close` has an effect; later calls of these methods do nothing.
     """
 
     def settle(self, usage: Usage) -> None:

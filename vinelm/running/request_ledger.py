@@ -61,7 +61,7 @@ class RequestLedger:
 
     @property
     def reserved_usd(self) -> float:
-        """The sum of the maximum costs, in dollars, of the calls that requests in progress need.
+        """The maximum cost, in dollars, of all calls so far in the requests that are in progress.
 
         Money reserved in advance for requests that have not begun is not included.
         """
@@ -265,7 +265,7 @@ class RequestLedger:
             return self._spare.pop() if self._spare else None
 
     def note_needed(self, paying: Paying, upper_usd: float) -> None:
-        """Record ``upper_usd``, the maximum cost of a request's calls in dollars, which may be less than its reservation."""
+        """Record the maximum cost of a request's calls, ``upper_usd`` dollars; the request may have reserved more than this."""
         with self._changed:
             self._needed_usd += max(upper_usd - paying.needed_usd, 0.0)
             paying.needed_usd = max(upper_usd, paying.needed_usd)

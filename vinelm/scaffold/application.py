@@ -272,8 +272,9 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
 
 
 def _mentioned(target: Target, calls: Sequence[ModelCall]) -> tuple[str, ...]:
-    """Return all models that strings in the source name, if some call creates a model without naming it; otherwise an empty
-    tuple.
+    """Return the models whose names occur in strings of the application's source.
+
+    Return an empty tuple if every call that creates a chat model states the model's name or a server.
     """
     is_said = all(call.model is not None or call.endpoint is not None for call in calls)
     return () if is_said else mentioned_models(target.module, target.root)

@@ -160,8 +160,9 @@ class ModelCall:
     is_wrapped: bool = False
 
     def replacement(self, *, is_named: bool = False, vine: str = "vine") -> str:
-        """Return the source of the call, wrapped in ``around`` of the variable ``vine``; if ``is_named``, it passes the
-        stage's name.
+        """Return the source of the call, wrapped in ``around`` of the variable ``vine``.
+
+        With ``is_named``, the name of the stage is also passed to ``around``.
         """
         stage = f', "{self.name}"' if is_named else ""
         return f"{vine}.around({self.source}{stage})"

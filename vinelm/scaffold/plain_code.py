@@ -35,7 +35,10 @@ class GraphCode:
 
 
 def graph_code(function: Callable[..., Any]) -> GraphCode:
-    """Return whether a function makes or runs graphs, according to its return annotation and the names in its code."""
+    """Return two facts about a function: whether it makes a graph, and whether its code runs a graph, a chain or a model.
+
+    They are found in its return annotation and in the names that its code uses.
+    """
     plain = inspect.unwrap(getattr(function, "func", function))  # also of a partial
     plain = getattr(plain, "__func__", plain) if inspect.isroutine(plain) else type(plain).__call__
     if not isinstance(plain, FunctionType):

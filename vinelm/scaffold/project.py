@@ -236,7 +236,10 @@ MOST_SEQUENCES = 20_000
 
 
 def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
-    """Return the application with its template changed by :func:`within_reach`; unchanged if it has no template."""
+    """Return the application; if its template gives too many sequences of models, the template is simplified.
+
+    ``n_models`` is the number of models at each stage. See :func:`within_reach`.
+    """
     template = application.template
     return application if template is None else replace(application, template=within_reach(template, n_models))
 

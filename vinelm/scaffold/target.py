@@ -215,7 +215,9 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
 
 
 def place_of(spec: str | None, folder: Path) -> str:
-    """Return where the graph of ``spec`` is, as ``FILE.py:ATTR`` or ``MODULE:ATTR``; see :func:`find_target`.
+    """Return the name of the graph for :func:`find_target`: ``FILE.py:ATTR`` or ``MODULE:ATTR``.
+
+    This is ``spec`` or, if ``spec`` is None or ``langgraph.json``, the path of the graph in that file.
 
     Raises:
         ConfigError: ``langgraph.json`` is missing, or does not name one graph.

@@ -64,7 +64,10 @@ class Listener(Observer, Protocol):
     captures_content: bool
 
     def exchanged(self, token: Any, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
-        """Receive prompt and answer of a model call in the invocation of ``token``; ``answer`` is None without an answer."""
+        """Receive the prompt and the answer of a model call, made in the invocation that has this ``token``.
+
+        ``answer`` is None without an answer.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

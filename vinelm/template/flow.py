@@ -43,7 +43,7 @@ class _Turns:
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """The stages of a superstep whose models are not chosen yet, as one element of the remaining steps (:data:`_Place`)."""
+    """An element of the remaining steps (:data:`_Place`): those stages of a superstep whose models are not chosen yet."""
 
     rest: tuple[Stage, ...]
 
@@ -121,7 +121,7 @@ class Flow:
         return tuple({stage: tuple(sorted(level[stage], key=order)) for stage in sorted(level, key=order)} for level in found)
 
     def at(self, stages: Sequence[str]) -> int:
-        """Return the index of the position that a request has after running these stages.
+        """Return a request's position in the automaton after it has run these stages, as an index into :attr:`positions`.
 
         Raises ``KeyError`` with the name of the first stage that is not allowed in this order.
         """
@@ -166,10 +166,9 @@ class Flow:
         return {name: frozenset(found[name]) for name in sorted(found, key=self._order.__getitem__)}, may_end
 
     def _leads_to_an_answer(self, stage: Stage, after: _Place) -> bool:
-        """Return whether this stage, or a stage that may come after it, gives an answer; always True if the flow leaves out
-        no stages.
+        """Return whether this stage, or a stage that may come after it, gives an answer.
 
-        ``after`` has the steps that remain after the stage.
+        Always True if the flow also keeps stages that lead to no answer. ``after`` has the steps that remain after the stage.
         """
         if stage.answerable or not self._prunes:
             return True

@@ -85,10 +85,11 @@ class Loop:
     Args:
         stages: The steps of one turn.
         times: The maximum number of turns.
-        memory: Merge histories that agree in their last ``memory`` (>= 1) choices, so that a long loop does not multiply
-            histories; an approximation (docs/estimators.md#merged-histories). None keeps all histories separate.
-        order: ``"ignored"`` merges histories with the same choices in another order; exact if no turn sees the answers of
-            earlier turns.
+        memory: Treat sequences of calls as the same if their last ``memory`` (>= 1) choices of a stage and model agree. This
+            approximation keeps the trie of a long loop small (docs/estimators.md#merged-histories). None distinguishes all
+            sequences.
+        order: ``"ignored"`` treats sequences with the same choices in another order as the same; exact if no turn sees the
+            answers of earlier turns.
         early_exit: Whether the step after the loop may follow any turn, not only the last turn. Has no effect on a loop that
             ends the template.
     """
@@ -227,8 +228,7 @@ def longer(steps: Sequence[Step], factor: int) -> tuple[Step, ...]:
 def remembering(steps: Sequence[Step], memory: int, *, instead_of: int | None = None) -> tuple[Step, ...]:
     """Return a copy of the steps in which some loops remember only their last ``memory`` choices of a model.
 
-    These are the loops whose ``memory`` is ``instead_of`` and whose order counts. If ``instead_of`` is None, they are the loops
-    that set neither ``memory`` nor ``order``.
+    These are the loops whose ``memory`` is ``instead_of``, except loops with ``order="ignored"``.
     """
     changed: list[Step] = []
     for step in steps:

@@ -55,8 +55,7 @@ class WorkflowStop:
         return False
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return a pair (for right answers, for wrong answers): whether the probability that such an answer ends a request
-        has to be estimated.
+        """Return whether P(a right answer ends the request) and P(a wrong answer ends it) have to be estimated.
 
         Both are True under this rule. Under the oracle rule, a right answer always ends a request.
 
@@ -92,7 +91,10 @@ class OracleStop(WorkflowStop):
         return judge
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return an empty sequence, because under this rule a profile continues requests after the graph has ended them."""
+        """Return an empty sequence instead of ``found``, the observations of how the graph itself ended or continued a request.
+
+        They do not count under this rule: a profile continues requests after the graph has ended them.
+        """
         return ()
 
     def goes_through(self, follower: Stage | None) -> bool:
@@ -103,11 +105,10 @@ class OracleStop(WorkflowStop):
         return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return (False, ``has_failures``), a pair (for right answers, for wrong answers): whether the probability that such
-        an answer ends a request has to be estimated.
+        """Return whether P(a right answer ends the request) and P(a wrong answer ends it) have to be estimated.
 
         A right answer always ends the request, so there is nothing to estimate. A wrong answer ends the request only if the
-        invocation failed. How often this happens is estimated if some recorded invocation failed.
+        invocation failed. How often this happens is estimated if ``has_failures``: some recorded invocation failed.
         """
         return False, has_failures
 

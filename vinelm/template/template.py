@@ -279,14 +279,15 @@ class Template:
     def noted(self, stage: str | None) -> str | None:
         """Return the value that a result stores as its next stage (``arm``).
 
-        It is ``stage``, the stage that came next; or None if the template allows only one, so that it need not be stored.
+        It is ``stage``, the stage that came next. It is None if the template allows only one next stage, which need not be
+        stored.
         """
         return self.form.noted(stage)
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
-        """Return the value that a result stores as ``stopped``: the verdict of the workflow's own check.
+        """Return the value of a result's field ``stopped``: whether the workflow's own check passed.
 
-        Without a check, or if the application chooses the next stage, it is whether the request has ended.
+        If there is no check, or if the application chooses the next stage, the value is ``has_ended``.
 
         Args:
             has_ended: Whether the request has ended.
@@ -426,8 +427,9 @@ class Template:
         return self._mapped(ended)
 
     def stages_before(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages that may come directly before one of the stages in ``names``, also in the previous turn of a
-        loop.
+        """Return the stages that may come directly before one of the stages in ``names``.
+
+        In a loop, the last stage of a turn may come directly before the first stage of the next turn.
         """
         return frozenset(before for before, name in self.form.pairs if name in names)
 
@@ -448,8 +450,8 @@ class Template:
     def exits_by(self, names: Collection[str]) -> frozenset[str]:
         """Return the stages after which a request can end, given the stages ``names`` to which conditional edges lead back.
 
-        A request can end after each stage that comes directly before one of ``names``, because a conditional edge leaves that
-        stage. The template's last stages are added, unless a linear template ends with a loop that contains one of ``names``.
+        These are the stages that come directly before one of ``names``. The template's last stages are added, unless a linear
+        template ends with a loop that contains one of ``names``.
         """
         return self.stages_before(names) | self.form.last_exits(names)
 
@@ -504,7 +506,7 @@ class Template:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Template:
-        """Return the template that :meth:`to_dict` wrote."""
+        """Return the template that ``plain`` describes, a dict that :meth:`to_dict` returned."""
         exits = plain.get("exits")
         steps = tuple(map(from_plain, plain["steps"]))
         return cls(steps, plain["stop"], None if exits is None else tuple(exits), tuple(plain.get("kinds", ())))
@@ -561,10 +563,7 @@ class Branching:
 
     @property
     def answers_first(self) -> bool:
-        """Whether a request's answers can be compared from its first call on: False.
-
-        In a template that branches, a profile cannot continue a request past its end, so later answers are unknown.
-        """
+        """Whether policies may compare a request's answers from its first call on; False for a template that branches."""
         return False
 
     def require_known_ends(self, error: VineLMError) -> None:
@@ -576,9 +575,7 @@ class Branching:
         return stages
 
     def answered(self, rows: Sequence[_Row]) -> Sequence[_Row]:
-        """Return only the last of a request's rows. The earlier rows need not show an answer, because another stage followed
-        them.
-        """
+        """Return only the last of a request's rows, because only this row must have an answer."""
         return rows[-1:]
 
     def slots(self, depth: _Slots, slot: _Slots) -> _Slots:
@@ -632,9 +629,10 @@ class Chain(Branching):
         return frozenset((*order, *((stages[-1].name, stages[0].name) for stages in loops)))
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """Return the last stage as a set; an empty set if the template ends with a loop that contains a stage in ``names``.
+        """Return the template's last stage in a set; return an empty set if only a conditional edge can end the last loop.
 
-        ``names`` are the stages to which conditional edges lead back.
+        The set is empty if the template ends with a loop that contains a stage in ``names``. These are the stages to which
+        conditional edges lead back.
         """
         last = self._template.steps[-1]
         is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))
@@ -649,7 +647,10 @@ class Chain(Branching):
 
     @property
     def goes_on_past_ends(self) -> bool:
-        """Whether a profile can continue requests that the workflow's own check has ended; False under the rule "oracle"."""
+        """Whether a profile can continue requests that the workflow's own check has ended.
+
+        False if requests end when their answer is right (the stop rule "oracle").
+        """
         return self._template.stop == "workflow"
 
     @property
@@ -658,7 +659,7 @@ class Chain(Branching):
         return all(stage.answerable for stage in self._template.stages)
 
     def require_known_ends(self, error: VineLMError) -> None:
-        """Do nothing, because the template says which stage follows the graph's own end."""
+        """Do nothing: in a linear template, the stage that would follow the graph's own end is always known."""
 
     def chosen(self, stages: Sequence[Stage]) -> Sequence[Stage]:
         """Return an empty sequence: in a linear template, the application never chooses a stage."""
@@ -669,7 +670,7 @@ class Chain(Branching):
         return rows
 
     def slots(self, depth: _Slots, slot: _Slots) -> _Slots:
-        """Return ``depth``: in a linear template, a fixed plan has one model (a slot) for each invocation.
+        """Return ``depth``, the number of earlier invocations: in a linear template, a fixed plan has one model per invocation.
 
         See :meth:`Branching.slots`.
         """

@@ -270,8 +270,9 @@ class AnnotatedTrie(BranchingRates):
         return replace(self, verdict=found, signals=self.signals and replace(self.signals, verdict=found))
 
     def within(self, tried: BoolArray) -> AnnotatedTrie:
-        """Return a copy in which plans may run only the edges for which ``tried`` is true, shape (edges,); also in its trie
-        of signals.
+        """Return a copy in which plans may run only the edges that the mask ``tried``, shape (edges,), allows.
+
+        The copy's trie of signals, in which branches are outcomes of calls, is restricted to the corresponding edges.
         """
         return replace(self, tried=tried, signals=self.signals and self.signals.within_paths(tried, self.trie))
 
@@ -299,8 +300,8 @@ class AnnotatedTrie(BranchingRates):
     def with_shares(self, change: FloatArray) -> Self:
         """Return the trie for a mix of request types that differs from the mix in the profile.
 
-        Only a trie of signals is changed. There, the estimates from resampled requests are multiplied by a factor for each
-        node. This class, a trie of paths, has no such estimates and returns itself.
+        A trie of paths, as in this class, is returned unchanged. A trie of signals also has estimates from resampled requests;
+        these are multiplied by a factor for each node.
 
         Args:
             change: The factor for each node, root included.
@@ -308,9 +309,9 @@ class AnnotatedTrie(BranchingRates):
         return self
 
     def returning_last(self) -> Self:
-        """Return the trie for graphs that can only return their last answer.
+        """Return the trie unchanged, because a trie of paths always counts a request's last answer.
 
-        A trie of paths always counts the last answer and is returned unchanged.
+        For a trie of signals see :meth:`SignalTrie.returning_last`.
         """
         return self
 
@@ -374,9 +375,7 @@ class AnnotatedTrie(BranchingRates):
 
     @cached_property
     def path_most_usd(self) -> FloatArray:
-        """For each node, the sum of :attr:`most_usd` over its path, which is high enough even if all calls of a
-        request are expensive.
-        """
+        """For each node, the sum of :attr:`most_usd` (a high estimate of a call's dollars) over the node's path."""
         return _read_only(self.trie.accumulate(self.most_usd))
 
     @cached_property
@@ -491,9 +490,10 @@ class SignalTrie(AnnotatedTrie):
         return True
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return (slot index of each group, number of slots), as :meth:`AnnotatedTrie.slots` does.
+        """Return (slot of each group of edges, number of slots). A fixed plan runs one model for all edges of a slot.
 
-        If the application does not branch, the slot is the number of the invocation.
+        A slot is a stage of the application or, if the application does not branch, the number of an invocation. See
+        :meth:`AnnotatedTrie.slots`.
         """
         found = self.template.base.form.slots(depth.astype(np.int64), super().slots(stage, depth)[0])
         return found, 1 + int(found.max(initial=0))
@@ -501,8 +501,8 @@ class SignalTrie(AnnotatedTrie):
     def with_shares(self, change: FloatArray) -> Self:
         """Return the trie for a mix of request types that differs from the mix in the profile.
 
-        The estimates from resampled requests (``spread`` and ``cost_spread`` of the outcomes) are multiplied by each node's
-        factor in ``change``.
+        Two estimates from resampled requests, ``spread`` and ``cost_spread`` of the outcomes, are multiplied by ``change``,
+        which has a factor for each node.
         """
         found = self.outcomes
         spread, cost = found.spread * change[found.node, None], found.cost_spread * change[:, None]
@@ -534,7 +534,8 @@ class SignalTrie(AnnotatedTrie):
 
         Args:
             outcomes: The new outcomes, in the order of the old ones.
-            right: P(the outcome occurs, and the answer that counts is right | the node is reached), shape (outcomes,).
+            right: P(the outcome occurs, and the answer that the request would return is right | the node is reached), shape
+                (outcomes,).
         """
         trie, size = self.trie, len(self.trie)
         goes_on = outcomes.arm >= 0
@@ -742,7 +743,7 @@ class MergedReading(HistoryReading):
 
     @property
     def reach(self) -> FloatArray:
-        """1 for every node: the probability of reaching a merged node is unknown."""
+        """An array of ones, because the probability with which requests reach a merged node is unknown; shape (nodes,)."""
         return np.ones(len(self.annotated.trie))
 
 

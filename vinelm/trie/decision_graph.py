@@ -157,9 +157,10 @@ class DecisionGraph:
 
     @cached_property
     def chance_right(self) -> FloatArray:
-        """For each group of edges, P(the answer so far is correct | the group's source and stage are reached).
+        """For each branch, P(the answer so far is correct | the branch is taken). A branch leads from one position to one
+        stage.
 
-        A branch that is never taken gets the accuracy of the other branches.
+        A branch that is never taken gets the accuracy over the other branches of its position.
         """
         going, right = self._per_source(self.arm), self._per_source(self.right)
         usual = np.divide(right, going, out=np.zeros(len(going)), where=going > 0.0)
@@ -167,13 +168,11 @@ class DecisionGraph:
 
     @cached_property
     def right_by_fit(self) -> tuple[FloatArray, FloatArray] | None:
-        """Two arrays with probabilities of correct answers, given the models so far, estimated once per resampling of the
-        requests.
+        """Two arrays of probabilities of correct answers, given the models so far, for each resampling of the requests.
 
         The first array has P(the request ends at the position with a correct answer), shape (positions, resamplings). The
-        second has P(the group's branch comes next and the answer so far is correct), shape (groups, resamplings). Their spread
-        between resamplings gives the error of a plan over outcomes. None if branches are not outcomes, or with fewer than two
-        resamplings.
+        second has P(the branch comes next and the answer so far is correct) for the branch of each group of edges, shape
+        (groups, resamplings). None if the trie's branches are not outcomes of calls, or with fewer than two resamplings.
         """
         outcomes = self.annotated.outcomes
         if outcomes.spread.shape[1] < 2:
@@ -227,10 +226,10 @@ class DecisionGraph:
         return replace(self, **chances)
 
     def for_mass(self, mass: FloatArray) -> Self:
-        """Return a copy of the graph with probabilities for the mix of easy and hard requests that a certain plan leads to.
+        """Return a copy of the graph with probabilities for the mix of easy and hard requests at each position under a plan.
 
-        At each position they are the means over the requests that reach the position under the plan. Positions that the plan
-        does not reach keep their probabilities; so do all positions if rates by difficulty are unknown.
+        The probabilities at a position are means over the requests that reach it under the plan. Positions that the plan does
+        not reach keep their probabilities. If rates by difficulty are unknown, the graph itself is returned.
 
         Args:
             mass: P(the plan reaches the position and the request has the difficulty), shape (positions, difficulties).
@@ -269,7 +268,7 @@ class DecisionGraph:
 
     @cached_property
     def source_may_end(self) -> BoolArray:
-        """For each group of edges, whether a plan may end at the group's source."""
+        """For each group of edges (from one node to one stage), whether a plan may end at that node."""
         return np.asarray(self.may_end[self.source])
 
     def groups_at(self, position: int, stages: Collection[str] | None = None) -> list[int]:
@@ -282,7 +281,7 @@ class DecisionGraph:
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return, for each position, the weight of its standard error in the standard error of a plan's accuracy.
+        """Return the weights with which the positions' standard errors add up to the standard error of a plan's accuracy.
 
         The weight is ``reach``, the probability that the plan reaches the position. :class:`TreeGraph` uses other weights: 1
         where the plan ends (``is_end``), and 0 elsewhere.
@@ -309,22 +308,28 @@ class DecisionGraph:
         return key, which
 
     def width(self, span: Span) -> int:
-        """Return how many edges each group of the span's level has; 0 if the numbers differ."""
+        """Return how many edges lead from each position to each next stage, in the level that contains ``span``.
+
+        The result is 0 if this number is not the same for all positions and next stages of the level.
+        """
         return self._shapes[self.level_of(span.nodes[0])][1]
 
     def arms(self, span: Span) -> int:
-        """Return how many groups of edges leave each position of the span's level; 0 if the numbers differ."""
+        """Return the number of branches at each position of the level that contains ``span``; 0 if it differs between
+        positions.
+        """
         return self._shapes[self.level_of(span.nodes[0])][0]
 
     def level_of(self, position: int) -> int:
-        """Return the level of a position."""
+        """Return the index, counted from 0, of the level that contains a position."""
         return bisect_right(self.levels, position) - 1
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
-        """For each level, (number of groups that leave each position, number of edges in each group).
+        """For each level, (number of groups that leave a position, number of edges in a group).
 
-        A number is 0 if the positions or groups of the level differ in it.
+        A group has the edges from one position to one stage. A number is 0 if it differs between the positions or groups of
+        the level.
         """
         found = []
         for low, high in pairwise(self.levels):
@@ -334,19 +339,19 @@ class DecisionGraph:
         return found
 
     def weights(self, groups: Sequence[int]) -> FloatArray:
-        """Return, for each of these groups, P(its branch comes next | one of these groups' branches comes next).
+        """Return, for each of these branches, the probability that a request takes it, given that it takes one of them.
 
-        All groups have the same source. The values are equal if none of the branches is ever taken.
+        Each branch is given by its group of edges; all must leave the same position. If no request takes any of them, the
+        values are equal.
         """
         arm = self.arm[list(groups)]
         total = float(arm.sum())
         return np.full(len(arm), 1.0 / len(arm)) if total == 0.0 else np.asarray(arm / total)
 
     def rights(self, groups: Sequence[int]) -> FloatArray:
-        """Return, for each of these groups, P(its branch comes next and the answer so far is correct | one of these groups'
-        branches comes next).
+        """Return, for each of these branches, P(it is taken and the answer so far is correct | one of these branches is taken).
 
-        All groups have the same source.
+        Each branch is given by its group of edges; all must leave the same position.
         """
         total = float(self.arm[list(groups)].sum())
         if total == 0.0:
@@ -354,14 +359,14 @@ class DecisionGraph:
         return np.asarray(self.right[list(groups)] / total)
 
     def edges_of(self, group: int) -> range:
-        """Return the indices of a group's edges."""
+        """Return the indices of the edges of a group, which lead from one source to one stage."""
         return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
 
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:
-        """Yield a span for each level: first the position itself, then everything that can be reached from it on the next
-        levels.
+        """Yield, level by level, the part of the graph that can be reached from a position. It begins with the position itself.
 
-        ``groups`` are the position's groups to follow, with consecutive indices; None means all.
+        A group has the edges from one position to one stage. ``groups`` are the position's groups to follow, with consecutive
+        indices; None means all.
         """
         low, high = position, position + 1
         while low < high:
@@ -392,7 +397,7 @@ class DecisionGraph:
         return np.asarray(self.target[slice(*span.edges)] - below.nodes[0])
 
     def _per_source(self, values: FloatArray) -> FloatArray:
-        """Return, for each group, the sum of ``values`` over all groups with the same source."""
+        """Return, for each branch, the sum of ``values`` over all branches that leave the same node; shape (branches,)."""
         return np.asarray(np.bincount(self.source, values, len(self.nodes))[self.source])
 
 
@@ -400,7 +405,7 @@ class TreeGraph(DecisionGraph):
     """The graph of a tree: each position except the root is the target of one edge; edge ``e`` leads to position ``e + 1``."""
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return, for each position, the weight of its standard error in the standard error of a plan's accuracy.
+        """Return the weights with which the positions' standard errors add up to the standard error of a plan's accuracy.
 
         The weight is 1 where the plan ends and 0 elsewhere: in a tree, the error at an end is that of its whole path.
         """
@@ -410,9 +415,7 @@ class TreeGraph(DecisionGraph):
         """Return None, because histories never share a position; see :meth:`DecisionGraph.joined`."""
 
     def of_targets(self, span: Span, below: Span) -> None:
-        """Return None, because the nodes of the next span are in the order of the edges; see
-        :meth:`DecisionGraph.of_targets`.
-        """
+        """Return None: in a tree, edges and their targets have the same order; see :meth:`DecisionGraph.of_targets`."""
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
         return edges[0] + 1, edges[1] + 1
@@ -424,11 +427,12 @@ def _common(counts: Integers) -> int:
 
 
 def _chances(rates: PositionRates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
-    """Return the arrays ``arm``, ``right``, ``ended_right`` and ``lost`` of a :class:`DecisionGraph`, keyed by name.
+    """Return four arrays of a :class:`DecisionGraph`, which explains them: ``arm``, ``right``, ``ended_right`` and ``lost``.
 
     Args:
-        rates: The rates of the graph's positions and groups.
-        source: The position that each group leaves.
+        rates: The rates of the graph's positions and of its groups of edges. A group has all edges from one position to one
+            stage.
+        source: The position that the edges of each group leave.
         may_end: Whether a plan may end at each position.
     """
     success, stop, stop_success, arm, right = rates

@@ -74,15 +74,15 @@ class SharedNodes:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """For each edge, an index of its branch in arrays with the branches' values, such as ``arm``.
+        """For each edge, its index in the arrays about branches, such as ``arm``; shape (edges,).
 
-        A branch has the edges from one node to one stage. In a merged trie, the index is the edge's own index.
+        In a merged trie, these arrays have one element for each edge. So the result counts from 0 to the number of edges - 1.
         """
         return np.arange(self.n_edges)
 
     @property
     def n_arm_items(self) -> int:
-        """Length of the arrays with a value for each branch, such as ``arm``: the number of edges."""
+        """The length of the arrays about branches, such as ``arm``. In a merged trie, they have one value for each edge."""
         return self.n_edges
 
     @cached_property
@@ -150,11 +150,10 @@ class _TooManyError(Exception):
 
 @dataclass(frozen=True)
 class _Segments:
-    """Encodes what a merged trie remembers of the choices made inside its loops. A choice is a number: stage index * number
-    of models + model index.
+    """Encodes which models were chosen inside the merging loops of a trie, as far as the trie remembers the choices.
 
-    What is remembered of one history is a row of ``width`` numbers: either its last choices, each plus 1 (0 means none), or how
-    often each choice was made.
+    A choice is a number: stage index * number of models + model index. A sequence of calls is encoded as a row of ``width``
+    numbers: either its last choices, each plus 1 (0 means none), or how often each choice was made.
 
     Args:
         owner: for each stage, the index of the merging loop that it is in, or -1.
@@ -187,12 +186,14 @@ class _Segments:
         return cls(owner, tuple(memory), column, max(widths))
 
     def extended(self, window: Ints, loop: int, choice: Ints) -> Ints:
-        """Return what is remembered of several histories after each of them has made one more choice in the same loop.
+        """Return the windows of several histories after one more choice (stage and model) in the same loop.
+
+        A window has what distinguishes a history in the trie: its last choices in the loop, or how often it made each choice.
 
         Args:
-            window: The remembered choices or their counts, shape (histories, width).
+            window: The windows before this choice, shape (histories, width).
             loop: The index of the loop.
-            choice: The new choice of each history.
+            choice: The new choice of each history, as its number.
         """
         memory = self.memory[loop]
         window = window.copy()

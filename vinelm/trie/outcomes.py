@@ -148,10 +148,10 @@ class Outcomes:
         return None if returned < 0 or returned == last else returned
 
     def returning_last(self) -> Self:
-        """Return these outcomes for graphs that can only return the last answer.
+        """Return a copy for graphs that can only return the last answer of a request, never an earlier one.
 
-        The estimates in ``spread`` are known only for the best answer so far. For the last answer, they are multiplied by
-        ``right_last / right``, the ratio of the probabilities that the last and the best answer are right.
+        In the copy, ``spread`` is multiplied by ``right_last / right``: the probability that the last answer is right, divided
+        by the probability that the best answer is right.
         """
         share = np.divide(self.right_last, self.right, out=np.zeros(len(self.right)), where=self.right > 0.0)
         return replace(self, returns_earlier=False, spread=self.spread * share[:, None].astype(np.float32))

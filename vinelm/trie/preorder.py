@@ -21,7 +21,7 @@ def template_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
     A prefix is a sequence of models that a request may have run so far.
 
     Raises:
-        TemplateError: the template has 2**31 histories or more.
+        TemplateError: the trie would have 2**31 nodes or more.
     """
     model_index = {name: i for i, name in enumerate(template.models)}
     stage_index = {stage.name: i for i, stage in enumerate(template.stages)}

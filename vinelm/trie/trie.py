@@ -95,7 +95,9 @@ class Trie:
 
     @property
     def is_merged(self) -> bool:
-        """Whether histories share nodes (:class:`MergedTrie`), so that a node has no single path."""
+        """Whether several sequences of calls may lead to the same node (:class:`MergedTrie`), so that a node has no single
+        path.
+        """
         return False
 
     def with_answerable(self, answerable: npt.ArrayLike) -> Self:
@@ -106,7 +108,7 @@ class Trie:
         return type(self)(stages=self.stages, models=self.models, **arrays)
 
     def __len__(self) -> int:
-        """Return the number of array entries, the root included."""
+        """Return the number of nodes, the root included."""
         return len(self.parent)
 
     @property
@@ -195,9 +197,9 @@ class Trie:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """For each edge, the index of its branch in arrays that have a value for each branch, such as ``arm``.
+        """For each edge, its index in the arrays about branches, such as ``arm``; shape (edges,).
 
-        A branch has the edges from one node to one stage. In a tree, the index is the edge's target node.
+        In a tree, these arrays have one element for each node, and the index is that of the edge's target.
         """
         return self.target
 
@@ -216,7 +218,7 @@ class Trie:
         """Return, for each node, the sum of the values along its path, root and node included.
 
         Args:
-            values: shape (..., n + 1), the last axis in node order.
+            values: A value for each node, in trie order, on the last axis; shape (..., nodes).
 
         Returns:
             A new array of the same shape and type.

@@ -133,7 +133,7 @@ class ComparedPlan:
         return self.gain_low > -max_loss and self.is_saving
 
     def lowered(self, loss: float) -> Self:
-        """Return a copy of the plan in which both lower ends of the gain are reduced by ``loss``.
+        """Return a copy whose ``gain_low`` and ``best_low``, the lower ends of the plan's gain, are reduced by ``loss``.
 
         ``loss`` is the accuracy, a fraction, that may be lost on answers that count as equal to those of the current setup.
         """
@@ -287,7 +287,7 @@ class Verdict:
     def at(self, max_loss: float) -> Self:
         """Return the verdict for another allowed loss of accuracy (``max_loss``), from the same intervals.
 
-        For another loss, the result does not say what further labels could prove, because only the store's results show that.
+        If the loss changes, the new verdict does not say what further labels could prove: this is known only for the old loss.
         """
         by_today = self.by_today
         if by_today is not None and max_loss != self.max_loss:
@@ -377,10 +377,9 @@ class Verdict:
     def _shared(self, failed: ComparedPlan | None) -> tuple[ComparedPlan | None, float]:
         """Return (plan, share): the plan that saves most if it serves only a share of the requests, and this share.
 
-        The share is the largest one at which the loss is allowed. ``failed`` is the first plan that failed its test; without
-        one, the result is (None, 0). The share of ``failed`` is computed from its own interval, which keeps the error of all
-        tests together at 5 %. The share of any other plan is computed from a wider interval, which holds for all plans together
-        at 99 %. This adds an error of at most 1 %.
+        Each plan is given the largest share at which its loss of accuracy stays within :attr:`max_loss`. ``failed`` is the
+        first plan that failed its test; if it is None, the result is (None, 0). The shares of other plans are computed from
+        wider intervals, because several plans are compared.
         """
         if failed is None:
             return None, 0.0
@@ -444,9 +443,9 @@ class Verdict:
     def served(self) -> ComparedPlan | None:
         """The figures for a service in which :attr:`plan` answers its share of the requests and the baseline the rest.
 
-        None without a plan. If the share is 0, they are the figures of the plan alone. If the advice is to switch and the plan
-        does not cost more, the tests have excluded a loss above ``max_loss``. Then ``best_low`` is at least ``-max_loss``. The
-        confidence is 95 % for all tests together, or 94 % if a plan serves a share after another plan failed.
+        None without a plan. If the share is 0, they are the figures of the plan alone. If the advice is to switch to a plan
+        that does not cost more, the lower end of the gain (``best_low``) is raised to at least ``-max_loss``, since the
+        tests have excluded a larger loss.
         """
         if self.plan is None:
             return None
@@ -499,8 +498,8 @@ class Verdict:
 
     @property
     def _unproven_models(self) -> list[ComparedPlan]:
-        """The plans that run one model at every stage and are predicted to lose less than allowed, but lack the results to
-        prove it.
+        """The plans that run one model at every stage and are predicted to lose less accuracy than allowed, but lack the
+        results to prove it.
         """
         alone = [plan for plan in self.plans if not plan.is_identified and len({model for _, model in plan.code}) == 1]
         return [plan for plan in alone if plan.gain > -self.max_loss]
@@ -625,7 +624,7 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the verdict from the result of :meth:`held`."""
+        """Return the verdict whose stored fields are in ``data``, a dict that :meth:`held` returned."""
         known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
         plans = tuple(ComparedPlan.from_dict(plan) for plan in known.get("plans", ()))
         by_today = None if known.get("by_today") is None else ByToday.from_dict(known["by_today"])
@@ -657,7 +656,7 @@ def lead_of(advice: Advice, opponent: str = "what runs today") -> str:
 
 
 def sentence(found: Verdict) -> str:
-    """Return the verdict as a sentence: its word, costs, accuracies, and the accuracy loss that is ruled out."""
+    """Return the verdict as text: the advice (such as SWITCH), costs, accuracies, and the accuracy loss that is ruled out."""
     lead, plan = lead_of(found.advice, found.opponent), found.served
     if found.advice == "not enough data" or plan is None:
         return f"{lead}: {why_not_enough(found)}."
@@ -738,10 +737,8 @@ def _cut(words: str, room: int) -> str:
 def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True) -> str:
     """Return a sentence that says how small a loss of accuracy could be excluded with ``requests`` requests.
 
-    It is for readers who have not paid for any result yet. ``labelled`` says whether all of these requests have labels, and
-    only changes the words. If no answer differs on n requests, a loss of 1 - 0.05^(1/n) remains possible. A plan that changes a
-    quarter of the answers, equally for better and worse, has a standard error of 0.5 / sqrt(n). The interval for the best of a
-    few plans ends 2.2 standard errors from the estimate.
+    It covers two cases: that no answer differs, and that a plan changes a quarter of the answers, equally for better and worse.
+    ``labelled`` says whether all of these requests have labels, and only changes the words.
     """
     if requests < 1:
         return f"No {'labelled ' if labelled else ''}request: nothing can be proven."

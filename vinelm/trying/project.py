@@ -183,8 +183,9 @@ def write_apart(answer: str, asked: str) -> int:
 
 
 def _require_new(edited: Sequence[str]) -> None:
-    """Raise :class:`ConfigError` if this process (a notebook, for example) has imported one of the ``edited`` files, so
-    that it runs the old code.
+    """Raise :class:`ConfigError` if this process (a notebook, for example) has imported one of the ``edited`` files already.
+
+    It would then run the old code.
     """
     loaded = {Path(file).resolve() for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     old = [path for path in edited if Path(path).resolve() in loaded]

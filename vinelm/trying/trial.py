@@ -339,7 +339,7 @@ def _buy(
 
     Returns:
         (verdict, whether Ctrl-C or SIGTERM stopped the profile). The verdict is on the results at the end of the profile; None
-            if none was made then, or the profile was stopped.
+            if the profile made no verdict or was stopped.
     """
     from vinelm.api.estimation import MAX_ERROR
     from vinelm.api.profiling import require_sound, run_profile

@@ -61,7 +61,7 @@ class EvaluatedPlans:
         *,
         objective: Objective,
     ) -> EvaluatedPlans:
-        """Make the plans for the objective, prepare the application, and return both.
+        """Make the plans for the objective, prepare the application to serve them, and return both in one object.
 
         Raises:
             ConfigError: As for :func:`~vinelm.verify`; also if no fixed plan or no single model meets the objective's limits.

@@ -122,7 +122,7 @@ class Verification:
         """``kept`` if the mean cost lies in the predicted interval, ``broken`` if it is above, ``exceeded`` if it is below
         (cheaper).
 
-        ``failed`` and ``unknown`` are as for :attr:`accuracy_promise`.
+        ``failed`` if more than :data:`MOST_FAILED` of the requests failed. ``unknown`` without a predicted interval.
         """
         if self.has_failed:
             return "failed"

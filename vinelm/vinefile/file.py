@@ -306,7 +306,7 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
 
 
 def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> SignalTrie:
-    """Return the trie of signals that a file contains. It is meant for graphs that can return an earlier answer."""
+    """Return the trie of signals that a file contains. The trie is meant for graphs that can return an earlier answer."""
     about = manifest["signals"]
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
     labels = Outcomes.labels_from(about["labels"])

@@ -80,7 +80,7 @@ def reasoned(text: str, edge_types: Collection[str]) -> Reasoned:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Return the names (or the number) in an answer, in a form in which equal answers are equal.
+    """Return the names in an answer, or its number, as a set of texts. Equal answers give equal sets.
 
     Case and order are ignored, and numbers are compared by value, so that 8 and 8.0 are equal.
     """

@@ -29,8 +29,8 @@ def drawn(sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
     """Return questions about each graph, with their answers, made from templates.
 
     The templates ask for counts, and for nodes one or two edges away. They also ask for nodes that two paths lead to, and for
-    the node that most paths lead to. The same graphs give the same questions. Templates take turns, and so do graphs: the first
-    n are a fair sample.
+    the node that most paths lead to. The same graphs give the same questions. The result alternates between the
+    templates and between the graphs.
     """
     rows: list[tuple[tuple[int, int, str], dict[str, Any]]] = []
     for graph in sorted(sources):
@@ -116,10 +116,10 @@ def _most(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, An
 
 
 def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> tuple[Node, list[tuple[str, str]]]:
-    """Return a random node that can be found by its name, and a random path of ``hops`` edges that starts at its kind.
+    """Return a random node that can be found by its name, and a random sequence of ``hops`` steps from that node's kind.
 
-    The path is a list with (type of edge, kind of the nodes at its other end) for each edge. If possible, no edge has the same
-    type as the previous edge.
+    Each step is a pair: an edge's type, and the kind of the nodes to which the edge leads. If possible, no step has the same
+    type of edge as the step before.
     """
     kind = rng.choice([kind for kind in sorted(walks) if _named(source, kind)])
     start = rng.choice(_named(source, kind))
@@ -132,7 +132,7 @@ def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> t
 
 
 def _named(source: GraphSource, kind: str) -> list[Node]:
-    """Return, of the 12 most connected nodes of a kind, those that are found by a name that is not just their id."""
+    """Return those of the 12 most connected nodes of a kind that can be looked up by a name other than their id."""
     return [node for node in source.nodes_of(kind)[:12] if node.name != node.id and source.retrieve(node.name) == node.id]
 
 

@@ -86,8 +86,8 @@ class GraphSource:
     def from_sqlite(cls, path: str | Path, *, embed: Embed | None = None) -> GraphSource:
         """Return the graph of a database: a row is a node, its table the node's kind, and a foreign key an edge.
 
-        The type of an edge is ``table-column-target``. A node's name is its first and last name, its name or title, the first
-        text that no two rows share, or its key.
+        The type of an edge is ``table-column-target``. A node's name is taken from the first of these that the table has:
+        columns for first and last name, a column for a name or title, a text column with unique values, the row's key.
 
         Raises:
             DatasetError: The file is missing or not SQLite, or has no foreign keys.

@@ -51,9 +51,9 @@ def mathqa(dataset: str | Path | None = None) -> Workflow:
 
 @cache
 def bundled_requests() -> tuple[Request, ...]:
-    """Return the bundled problems as requests; the ids name the topic.
+    """Return the bundled problems as requests. The id of a request names the topic of its problem.
 
-    Each is drawn from one of 22 templates (``kind``), which take turns: the first n are a fair sample.
+    The problems are made from 22 templates (``kind``) in turn, so the first n problems are a fair sample.
     """
     lines = DATA.read_text(encoding="utf-8").splitlines()
     problems = [json.loads(line) for line in lines]

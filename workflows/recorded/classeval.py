@@ -62,9 +62,9 @@ def outcomes() -> dict[tuple[str, str], Tested]:
 
 
 def tested(method: str, code: str) -> Tested:
-    """Return whether the recorded answer ``code`` to ``method`` passes the visible tests and all tests.
+    """Return whether a recorded implementation of ``method`` passes the visible tests, and whether it passes all tests.
 
-    ``code`` names the model that wrote the answer. An unknown answer passes no test.
+    ``code`` is the name of the model that wrote it. An unknown implementation passes no test.
     """
     return outcomes().get((method, code), Tested(visible=False, all=False))
 

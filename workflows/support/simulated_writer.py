@@ -23,7 +23,10 @@ class Router:
     ease = 1.6
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return how difficult the request is, by skill, each in [0, 1]; empty unless the ticket's opening is misleading."""
+        """Return the skills that routing the request demands, each with its difficulty in [0, 1].
+
+        Empty unless the opening of the ticket is misleading.
+        """
         return {"filters": 1.0, "nesting": 1.0} if request.data["misleading"] else {}
 
     def right(self, request: Request, rng: random.Random) -> str:
@@ -49,11 +52,11 @@ class Lookup:
         return self._writer.skills(request) if "gold_sql" in request.data else {}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the labelled query; for a ticket without a query, one that finds nothing."""
+        """Return the labelled query; if the ticket has no query, a query that finds nothing."""
         return self._writer.right(request, rng) if "gold_sql" in request.data else NOTHING_TO_LOOK_UP
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return the labelled query with an error of the given kind; for a ticket without a query, one that finds nothing."""
+        """Return the labelled query with an error of the given kind; if the ticket has no query, a query that finds nothing."""
         return self._writer.wrong(request, kind, rng) if "gold_sql" in request.data else NOTHING_TO_LOOK_UP
 
 

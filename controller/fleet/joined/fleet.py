@@ -42,7 +42,7 @@ Facts = Mapping[str, Mapping[str, object]]
 
 
 class CatalogComparison(Chore):
-    """Compares this process's settings with those of other processes; runs as a chore in the member's thread.
+    """Compares this process's settings with those of the fleet's other processes, in a background thread.
 
     Processes with different settings continue to serve, because settings differ while a new catalog is rolled out. The first
     time that other settings are seen, one warning names the first difference.

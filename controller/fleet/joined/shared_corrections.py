@@ -34,7 +34,7 @@ return tostring(factor)
 
 
 class SharedCorrections(Chore):
-    """Synchronizes this process's budget corrections with the fleet; runs as a chore in the member's thread.
+    """Synchronizes this process's budget corrections with those of the other processes, regularly and through Redis.
 
     A budget correction multiplies an objective's limit on the mean cost by planned divided by real spending. Corrections are
     held by weak references, so that they do not use up memory if callers choose many objectives.

@@ -185,19 +185,18 @@ return 1
 
 
 class DollarLease(Chore):
-    """Keeps the leases of all tenants' accounts; runs as a chore in the member's thread.
+    """Keeps this process's leases of dollars from the tenants' daily caps; runs as a chore in the member's thread.
 
-    Never leases more than the daily cap, even if processes, Redis or the journal's machine crash. So tenants spend at most the
-    cap, plus the amount by which single calls exceed their maximum cost. Each grant is written to the journal before it is
-    spent. If Redis has lost the granted sums, or has outdated ones, nothing is granted until they are restored from the
-    journal. Grants that are not in the journal at that time become void. If clocks disagree, nothing is granted. If a clock was
-    set back, grants for later days also count for the present day. A grant is not used if Redis's answer is lost or the journal
-    cannot be written. The dollars of such a grant are free again once this process reports to Redis what it holds.
+    Tenants never spend more than their cap, except for calls that cost more than their stated maximum. This holds even if
+    processes, Redis or the journal's machine crash.
+
+    Each grant is written to the journal before it is spent. If Redis has lost the granted sums, or if clocks disagree, nothing
+    is granted until this is resolved. Lost sums are restored from the journal; grants that it lacks become void.
 
     Args:
         daily_usd: the daily cap in dollars by tenant; ``"*"`` for each other tenant.
-        processes: returns the number of live processes among which a cap is divided. If orders give this process the part p of
-            the cap, it returns 1 / p.
+        processes: returns the number by which a cap is divided to get this process's part. It is the number of live processes,
+            or 1 / part if orders set the part.
         is_alone: returns True if Redis does not answer.
         wake: requests the next round of the chores now.
         elapsed_s: seconds from a monotonic clock.
@@ -272,9 +271,9 @@ class DollarLease(Chore):
                 self._tell(account, str(error))
 
     def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
-        """Lease at least ``wanted`` billionths of a dollar or, if the cap does not allow that, at least ``least``.
+        """Lease at least ``wanted`` billionths of a dollar; if the cap does not allow that, lease at least ``least``.
 
-        For the amount 0, lease as much as Redis offers. If the cap allows neither amount, refuse the waiting calls.
+        If ``wanted`` is 0, lease as much as Redis offers. If the cap allows neither amount, refuse the waiting calls.
         """
         # A restoration, a smaller wish and a change of day each take one more attempt. The rest waits for the next round.
         for _ in range(4):

@@ -64,10 +64,10 @@ class Restored(NamedTuple):
         generation: the number of the new generation.
         last_day: the last day for which dollars were granted, in days since 1970.
         grants: all grants in the journal, after old grants were deleted.
-        back: the last day before ``last_day`` for which dollars were granted after a clock had been set back; 0 if there is
-            none.
-        carry: the day of the first grant after the clock had reached ``last_day`` again; 0 before that grant. The grants for
-            the day ``back`` also count against the cap of this day.
+        back: if dollars were granted for an earlier day than ``last_day``, because a clock was set back: the day of the latest
+            such grants; otherwise 0.
+        carry: the first day with new grants after the clock had reached ``last_day`` again; 0 until then. The grants for the
+            day ``back`` also count against the caps of this day.
     """
 
     generation: int
@@ -203,18 +203,19 @@ class SpendJournal:
         return True
 
     def give_back(self, process: str, where: TenantDay, nano_usd: int) -> None:
-        """Set the process's grant for a tenant and day to ``nano_usd`` billionths of a dollar.
+        """Reduce a process's grant for a tenant and day to ``nano_usd`` billionths of a dollar.
 
-        This is the amount that the process has spent or keeps; it gives back the rest. ``where`` is the tenant and the day.
+        This is the amount that the process has spent or keeps; the rest of the grant is free for other processes again.
+        ``where`` is the tenant and the day.
         """
         with self._transaction() as run:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
 
     def restore(self) -> Restored:
-        """Begin a new generation of grants, as Redis's sums are restored, and return the journal's state.
+        """Begin a new generation of grants, because Redis's sums are being restored, and return the journal's state.
 
-        From then on, :meth:`hold` rejects amounts that were granted in an earlier generation. Grants that are older than the
-        last :data:`KEPT_DAYS` days with grants are deleted.
+        From then on, :meth:`hold` rejects amounts that were granted in an earlier generation. Old grants are deleted, but
+        never those of the last :data:`KEPT_DAYS` days that have grants.
         """
         with self._transaction() as run:
             run("UPDATE fleet_generation SET number = number + 1")

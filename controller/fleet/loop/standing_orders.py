@@ -42,7 +42,7 @@ class CallStanding:
 
 
 class StandingOrders(Chore):
-    """The fleet's orders for this process, kept up to date by a chore in the member's thread.
+    """The fleet's orders for this process; the thread of the fleet's member fetches new orders in every round.
 
     Orders hold until new orders replace them, Redis has no orders, or Redis has not answered for ``ORDERS_FOR_S`` seconds.
     Reading them is fast and takes no lock.

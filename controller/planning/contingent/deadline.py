@@ -75,10 +75,10 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
 
 
 def _goal(view: SubtreeView) -> PlanGoal:
-    """Return the goal of plans: the quantity to maximize or minimize, in a unit that can be added to a probability.
+    """Return the quantity that plans maximize or minimize, scaled so that it is comparable with a probability.
 
-    Accuracy is such a quantity. Latency is divided by the remaining time; cost is divided by the cost of the most expensive
-    path.
+    Accuracy is not scaled. Latency is divided by the remaining time. Cost is divided by the cost, from the request's position
+    on, of the most expensive path.
     """
     if view.objective.target == "accuracy":
         return PlanGoal("accuracy")

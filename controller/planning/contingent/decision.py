@@ -179,9 +179,9 @@ class ContingentDecision(Decision):
     def promise(self) -> Promise:
         """The predicted accuracy of the plan, with its interval.
 
-        The estimate of a plan that was chosen as the best of many is too high on average; the expected bias is subtracted. It
-        was measured on fixed plans when the trie was validated (docs/estimators.md). Nothing is subtracted without validation,
-        or for a request in progress.
+        The estimate of a plan that was chosen as the best of many is too high on average. So the expected bias is subtracted,
+        which was measured when the trie was validated (docs/estimators.md). Nothing is subtracted without a validation, or for
+        a request in progress.
         """
         curve = SelectionOptimism.of(self.metrics.annotated) if self.node == 0 and self.request.candidates is None else None
         single = None if curve is None else self._best_single_model()
@@ -259,7 +259,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def reason(self) -> str:
-        """One line of text that gives the plan and its binding bound (see :attr:`binding`)."""
+        """One line of text with the plan, its figures and the bound that decides the choice (see :attr:`binding`)."""
         text = f"{self._next()}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g}"
         text += " in total" if self.node == 0 else " from here on"
         if self.metrics.annotated.knows_latency:
@@ -297,7 +297,7 @@ class ContingentDecision(Decision):
     def alternatives(self) -> list[Alternative]:
         """Return the alternatives on each branch: to end now, or the best plan that begins with each possible next model.
 
-        Their figures count from ``node`` on.
+        Their accuracies, costs and seconds are those expected from ``node`` on.
         """
         prefix = self.metrics.trie.prefix(self.node)
         return [

@@ -179,9 +179,9 @@ class LeftGrid:
         return normal_cdf(gap)
 
     def expected(self, values: FloatArray, in_time: FloatArray) -> FloatArray:
-        """Average values over the random times of the edges' calls, and return them for each amount left before the call.
+        """Return, for each amount left before an edge's call, the mean of ``values`` over the random time of the call.
 
-        If a call ends too late, its value counts as 0.
+        The value after a call that ends too late counts as 0.
 
         Args:
             values: Values for each amount left after the call, shape (*grid, edges).
@@ -202,7 +202,7 @@ class LeftGrid:
         return np.moveaxis(found, (0, -1), (-1, self.chance_axis))
 
     def late(self, in_time: FloatArray) -> FloatArray:
-        """Return the probability that each edge's call ends too late, for each amount left before the call.
+        """Return the probability that each edge's call ends too late, for each amount of time and money left before the call.
 
         Args:
             in_time: The result of :meth:`in_time` for the edges.
@@ -235,10 +235,10 @@ class LeftGrid:
         return values
 
     def at(self, values: FloatArray, left: Sequence[FloatArray]) -> FloatArray:
-        """Return values at amounts between the grid's points, by linear interpolation; shape (columns,).
+        """Return the values at given amounts left (seconds, dollars), interpolated between grid points; shape (columns,).
 
         Args:
-            values: Values at the grid's points, shape (*grid, columns); a column is for example an edge.
+            values: The values at the grid's points, shape (*grid, columns). There is a column for each edge, for example.
             left: For each cap, an array of shape (columns,) with the amount left at which each column is evaluated.
         """
         values = np.moveaxis(values, -1, 0)

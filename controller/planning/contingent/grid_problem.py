@@ -52,7 +52,7 @@ class GridProblem(Problem):
     Args:
         limits: The request's caps by the name of the bound, including the amounts used so far.
         induced: Returns, for a goal, the grid and the backward induction over the whole graph on this grid; None without caps.
-        quick: The time that each call takes, if every request should get its answer as early as possible; otherwise None.
+        quick: The time of each call, if plans should give answers as early as possible; otherwise None.
         late: The penalty for a late answer; None if times are not random.
     """
 
@@ -67,7 +67,7 @@ class GridProblem(Problem):
         return self.limits
 
     def static_plans(self) -> StaticPlans:
-        """Return the fixed plans (one model per stage), and whether each of them meets the caps from the root on."""
+        """Return the fixed plans (one model per stage), and which of them keep a whole request within the caps."""
         if self.late is None and not self.limits:
             return StaticPlans.unbounded(self.graph, self.admission.servable)
         none = None if self.late is None else np.zeros(len(self.graph.nodes), np.bool_)  # their figures know no chances
@@ -108,7 +108,7 @@ class GridProblem(Problem):
         return found, found.best_of(span, worth, admitted), lambda first: self._followed(first, goal)
 
     def _in_time(self, goal: PlanGoal) -> PlanGoal:
-        """Return the goal with a penalty for late answers. Without a penalty, the cheapest plan would never answer in time."""
+        """Return a copy of the goal with the penalty for a late answer (``late``) set."""
         if goal.target == "cost":
             return goal._replace(late=1.0 if goal.price else 0.0)
         return goal._replace(late=self.late)
@@ -145,10 +145,10 @@ class GridProblem(Problem):
         return tuple(self.limits) if stuck else ()
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """Return the best plan, changed on the branches where no model is within all caps.
+        """Return the best plan; on branches where no model is within all caps, the plan ignores the ``missed`` caps.
 
-        On these branches all the ``missed`` caps are ignored. The plan runs the model that leads to an answer with the least
-        seconds or dollars, according to the first of the ``missed`` caps.
+        On such a branch the plan runs the model that leads to an answer in the least time, or at the least cost. The first of
+        the ``missed`` caps decides between the two.
         """
         found = self.solved(goal)
         if not missed:
@@ -205,9 +205,9 @@ class GridProblem(Problem):
     def _followed(self, first: Mapping[int, int], goal: PlanGoal) -> Integers:
         """Return the plan's choice on each branch, assuming that every call uses its average time and money; shape (groups,).
 
-        A choice is an edge, or END or NOTHING. ``first`` holds the choices on the branches at the start. Branches that a
-        request does not reach under this assumption get END. If a position can be reached with different amounts left, the
-        smallest amount counts.
+        A choice is an edge, END (the request ends) or NOTHING (no edge is allowed). ``first`` holds the choices on the branches
+        at the start. Branches that a request does not reach under this assumption get END. If a position can be reached with
+        different amounts left, the smallest amount counts.
         """
         choice = np.full(len(self.graph.source), END, np.int64)
         here = {self.start: [cap.limit for cap in self.limits.values()]}
@@ -278,14 +278,19 @@ class GridProblems(Problems):
         )  # fmt: skip
 
     def _paying(self, objective: Objective, limits: Mapping[str, GridCap]) -> DecisionGraph:
-        """Return the decision graph with the cost of each edge's call in ``cost_usd``, in dollars.
+        """Return the decision graph in which ``cost_usd`` is the cost of each edge's call in dollars.
 
-        In a subclass, the costs are seconds if the objective minimizes latency.
+        A subclass puts seconds there instead if the objective minimizes latency.
         """
         return self.graph
 
     def _times_of(self, objective: Objective, load_s: FloatArray | None) -> dict[str, Any]:
-        """Return the keyword arguments of :class:`GridProblem` that concern time: ``quick`` or ``late``, or none."""
+        """Return the keyword arguments that tell a :class:`GridProblem` how its plans treat time; empty if time does not
+        matter.
+
+        If latency is minimized, ``quick`` is the time of each call. If times are random, ``late`` is the penalty for a late
+        answer.
+        """
         return {"quick": self._seconds(objective, 0.0, load_s, 0.0)} if minimizes_time(objective) else {}
 
     def times(self, objective: Objective) -> FloatArray:
@@ -410,7 +415,7 @@ class ChanceProblems(GridProblems):
 
 
 def late_weight(objective: Objective) -> float:
-    """Return the number of additional correct answers in time that outweigh one additional late answer."""
+    """Return the penalty for a late answer: the number of correct answers that outweighs one late answer."""
     return LATE_WEIGHT if objective.late_weight is None else objective.late_weight
 
 

@@ -52,12 +52,12 @@ class Curve:
 
     @property
     def cheapest(self) -> Solution:
-        """The plan with the lowest cost among the corners found so far."""
+        """The plan with the lowest cost among :attr:`corners`, the plans found so far."""
         return self.corners[0]
 
     @property
     def most_accurate(self) -> Solution:
-        """The plan with the highest accuracy among the corners found so far."""
+        """The plan with the highest accuracy among :attr:`corners`, the plans found so far."""
         return self.corners[-1]
 
     def within(self, budget_usd: float) -> Solution | None:
@@ -91,10 +91,11 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """Return the goal for requests that cannot follow the common plan, given the maximum mean cost in dollars.
+        """Return the goal for planning one request separately, if the mean cost of requests is limited to ``budget_usd``.
 
-        The goal maximizes accuracy minus a price times cost. At this price, the hull's best plan costs at most ``budget_usd``
-        on average. If all plans cost more, the goal is the lowest cost.
+        A request is planned separately if it cannot follow the common plan, because a model failed or a cap forbids a call. The
+        goal maximizes accuracy minus a price times cost. At this price, the best plan costs at most ``budget_usd`` dollars on
+        average. If all plans cost more, the goal is the lowest cost.
         """
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
@@ -104,10 +105,11 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """Return the goal for requests that cannot follow the common plan, given the minimum mean accuracy.
+        """Return the goal for planning one request separately, if the mean accuracy must be at least ``floor``.
 
-        The goal maximizes accuracy minus a price times cost. At this price, the hull's best plan has at least the accuracy
-        ``floor`` on average, if any plan has it. If the cheapest plan has it, the goal is the lowest cost.
+        A request is planned separately if it cannot follow the common plan, because a model failed or a cap forbids a call. The
+        goal maximizes accuracy minus a price times cost. At this price, the best plan has at least the mean accuracy ``floor``,
+        if any plan has it. If the cheapest plan has it, the goal is the lowest cost.
         """
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")
@@ -117,9 +119,9 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self) -> list[Solution]:
-        """Return the plans at all corners of the hull that are known after a further search.
+        """Search for further corners of the convex hull between those known, and return the plans at all known corners.
 
-        The search finds up to :data:`MOST_CORNERS` further corners between those already known.
+        At most :data:`MOST_CORNERS` corners are added.
         """
         waiting, most = list(pairwise(self.corners)), MOST_CORNERS
         while waiting and most > 0:

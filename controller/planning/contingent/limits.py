@@ -24,7 +24,7 @@ class PathTotals:
         self._totals: dict[tuple[Metric, bool], FloatArray] = {}
 
     def mean(self, metric: Metric) -> FloatArray:
-        """Return the mean latency or full cost from the root to each position, in seconds or dollars."""
+        """Return the mean latency or cost of all calls from the root to each position, in seconds or dollars."""
         return self._total(metric, False)
 
     def variance(self, metric: Metric) -> FloatArray:
@@ -116,9 +116,10 @@ class Cap:
 
 
 def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, Cap]:
-    """Return the caps on the calls after ``start``, keyed by the name of the objective's field, in the order of relaxation.
+    """Return the caps on the calls after ``start``, keyed by the name of the objective's field.
 
-    The limit of each cap is the part of the bound that the request has not used yet.
+    They are in the order in which they are relaxed. The limit of each cap is the part of the bound that the request has not
+    used yet.
     """
     objective, found = request.objective, {}
     for bound, quantity in bounded_quantities(objective).items():
@@ -157,7 +158,7 @@ class Admissible:
     barred: Collection[str] = ()
 
     def admitted(self, spans: Sequence[Span]) -> tuple[list[Span], list[BoolArray | None]]:
-        """Return the levels after the start that a plan can reach, and for each level a mask of its allowed edges.
+        """Return the levels that a plan can reach from the request's position, and for each level a mask of its allowed edges.
 
         A level is the reachable positions at one depth, with their edges. A mask is None if all edges of the level are allowed.
 
@@ -198,11 +199,12 @@ class Admissible:
 
 
 def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admissible, measure: Cap) -> FloatArray:
-    """Return for each branch of the start the lowest worst case of any plan that answers every request, in seconds or dollars.
+    """Return, for each branch at the start, the worst-case seconds (or dollars) of the plan with the smallest worst case.
 
-    A plan's worst case is its longest (or most expensive) sequence of calls. ``measure`` is a cap that says whether seconds or
-    dollars are added up; its limit is ignored. The result is infinite if no allowed plan answers on every branch. Ending at the
-    start itself does not count as a plan.
+    A plan's worst case is the total of its longest (or most expensive) sequence of calls. Only plans that answer every request
+    and make a call after the start are compared. The result is infinite if no such plan is allowed.
+
+    ``measure`` is a cap that tells whether seconds or dollars are added up; its limit is ignored.
     """
     spans, masks = admission.admitted(spans)
     below: FloatArray | None = None
@@ -222,9 +224,15 @@ def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission:
 
 
 def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
-    """Return for each node of a level the lowest worst case of any plan from there on, in seconds or dollars.
+    """Return, for each node of a level, the smallest worst case, in seconds or dollars, of any plan for requests at the node.
 
-    ``least`` has the lowest worst case from each branch of these nodes on. For ``measure`` see :func:`least_of_the_longest`.
+    A plan's worst case is the total of its longest (or most expensive) sequence of calls.
+
+    Args:
+        graph: The decision graph.
+        span: The range of the level's nodes and branches.
+        least: The smallest worst case of any plan for requests on each branch that leaves these nodes.
+        measure: A cap that tells whether seconds or dollars are added up; its limit is ignored.
     """
     low, high = span.nodes
     groups = slice(*span.groups)

@@ -180,12 +180,12 @@ class ContingentPlanner:
 
     @cached_property
     def problems(self) -> Problems:
-        """An object that makes the planning problems of the graph for plans by mean times."""
+        """An object that makes planning problems in which the time of a call is its mean, not a distribution."""
         return (GridProblems if self.metrics.trie.is_merged else Problems)(self.graph, self.metrics)
 
     @cached_property
     def chances(self) -> ChanceProblems:
-        """An object that makes the planning problems of the graph for ``risk="dp"``."""
+        """An object that makes planning problems for ``risk="dp"``, in which the times of calls are random."""
         return ChanceProblems(self.graph, self.metrics)
 
     def _problems(self, objective: Objective) -> Problems:
@@ -275,7 +275,7 @@ class ContingentPlanner:
         return replace(outcome, first=first, goal=policy.goal)
 
     def _best(self, problem: Problem, request: PlanRequest, policy: RootPlan) -> tuple[Solution, tuple[str, ...]]:
-        """Return the best plan within the request's remaining time and money, and the names of the caps that it exceeds."""
+        """Return the best plan for the request's remaining time and money, and the names of the caps that cannot be met."""
         objective, goal = request.objective, policy.goal
         missed = tuple(bound for bound, cap in problem.caps.items() if cap.limit < 0.0 and bound in UNITS)
         outcome = problem.solved(goal)

@@ -61,7 +61,7 @@ class Population:
         curve: The problem's hull; shared by objectives that differ only in their bounds on averages.
         fixed: The fixed plans of the problem.
         uncapped: The hull of the problem without its caps; None unless the problem has caps and merged nodes. Plans on this
-            hull that meet the caps are exact.
+            hull that meet the caps may be chosen, too.
         errors: A cache of the plans' standard errors, shared like the hull. It maps the ``id`` of an object (a corner or
             ``fixed``) to the object itself and its standard error or errors.
     """
@@ -93,10 +93,10 @@ class Population:
         return self._relaxed(found, *((COST_CAP,) if floor is None else (COST_CAP, FLOOR)))
 
     def hull(self) -> Hull:
-        """Return the part of these plans' upper convex hull that is needed to divide requests between two corners.
+        """Return the part of the plans' upper convex hull that is needed to divide requests between two plans.
 
         Only the part near the objective's bound on the mean is sure to be complete. A plan on the hull may cost more than the
-        bound, because only some of the requests follow this plan.
+        bound.
         """
         # Only the edge that spans the bound is refined: the rest of the hull does not matter for a mixture.
         capped, loose = self._spanning(self.curve), [] if self.uncapped is None else self._spanning(self.uncapped)
@@ -149,9 +149,10 @@ class Population:
         return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
 
     def _goal(self, target: str, floor: float | None, budget: float | None) -> PlanGoal:
-        """Return the goal of requests that cannot follow the root's plan, because a model failed or because they have caps.
+        """Return the goal of requests that cannot follow the plan of the other requests.
 
-        ``floor`` is the minimum mean accuracy and ``budget`` the maximum mean cost in dollars; None without this bound.
+        The reason may be a failed model or the requests' caps. ``floor`` is the minimum mean accuracy and ``budget`` the
+        maximum mean cost in dollars; None without this bound.
         """
         if target == "cost":
             return PlanGoal("cost") if floor is None else self.curve.price_reaching(floor)
@@ -221,7 +222,8 @@ class Population:
     def _fixed_errors(self) -> FloatArray:
         """Return the standard error of each fixed plan's accuracy.
 
-        Over merged nodes, where computing it is slow, it is NaN unless the plan is more accurate than all cheaper plans.
+        If several paths may lead to a node, the error is slow to compute. Then it is NaN for plans that are not allowed, and
+        for plans that a cheaper plan equals or exceeds in accuracy.
         """
         if not self.problem.graph.annotated.trie.is_merged:
             return self.fixed.error
@@ -251,7 +253,7 @@ class Population:
         return NormalDist().inv_cdf(self.objective.confidence or 0.5)
 
     def _lower(self, corner: Solution) -> float:
-        """Return the accuracy of a plan (``corner``, from the hull); with ``confidence``, the lower bound of this accuracy."""
+        """Return the accuracy of the plan ``corner``; the lower bound of its accuracy if the objective has ``confidence``."""
         if self.objective.confidence is None:
             return corner.accuracy
         if id(corner) not in self.errors:

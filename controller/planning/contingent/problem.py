@@ -62,7 +62,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Problem:
-    """The choices that a plan makes after a request's position in a tree. Every plan meets the per-request caps exactly.
+    """One planning problem on a decision graph that is a tree. Per-request caps hold for every sequence of calls of a plan.
 
     Args:
         start: The position that the request is at.
@@ -93,7 +93,7 @@ class Problem:
 
     @property
     def can_end(self) -> bool:
-        """Whether the request may end at the start."""
+        """Whether the request may end at its present position, without another call."""
         return self.may_stop and bool(self.graph.may_end[self.start])
 
     @property
@@ -102,7 +102,7 @@ class Problem:
         return self.admission.caps
 
     def static_plans(self) -> StaticPlans:
-        """Return the fixed plans, each marked by whether it meets the caps from the root on."""
+        """Return the fixed plans (one model per stage), and which of them keep a whole request within the caps."""
         if not self.caps:
             return StaticPlans.unbounded(self.graph, self.admission.servable)
         return StaticPlans(self.graph, self.admission.servable, within_all(self.caps.values(), len(self.graph.nodes)))
@@ -112,7 +112,7 @@ class Problem:
         return all(cap.holds(plan) for cap in self.caps.values())
 
     def uncapped(self) -> Problem | None:
-        """Return None, because plans under caps are exact here. A subclass returns the problem without caps."""
+        """Return None. A subclass returns this problem without its caps."""
         return None
 
     # -- the best plan -------------------------------------------------------------------------------------------
@@ -122,7 +122,9 @@ class Problem:
         return self._quickest(goal, self.admission)
 
     def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
-        """Return the best plan according to the goal; ``admission`` says which edges may be chosen (None: as for this problem).
+        """Return the best plan according to the goal.
+
+        ``admission`` says which edges may be chosen; None means those that this problem admits.
 
         If the trie has separate rates for easier and harder requests, a plan from the root without caps is valued by the
         difficulty of the requests that reach each node under this plan.
@@ -156,10 +158,11 @@ class Problem:
     def _induced(
         self, goal: PlanGoal, admission: Admissible
     ) -> tuple[Induction, Best, Callable[[Mapping[int, int]], Integers]]:
-        """Return the backward induction, the best edge of each branch of the start, and a function for the later choices.
+        """Return the solved backward induction, the best edge of each branch that may come next, and a function for later
+        choices.
 
-        The function takes the choices at the start, keyed by group, and returns the choices on all later branches. In a tree,
-        the later choices do not depend on those at the start.
+        The function takes the edge chosen on each branch that may come next, keyed by the branch's index. It returns the
+        choices on all later branches, which in a tree do not depend on these edges.
         """
         spans, masks = admission.admitted(self.spans)
         found = Induction(self.graph, spans, goal, masks)
@@ -181,11 +184,11 @@ class Problem:
         return max(both, key=lambda each: weight * each.accuracy - price * each.cost_usd)
 
     def _ends(self, found: Induction, nothing: BoolArray, on: Worth) -> BoolArray:
-        """Return for each branch of the start whether the request should end now.
+        """Return, for each branch that leaves the start, whether the request should end now.
 
         Args:
             found: Compares ending with continuing.
-            nothing: Whether each branch has no admitted edge.
+            nothing: A mask of the branches on which no model is admitted.
             on: The value of continuing on each branch.
         """
         if not self.can_end:
@@ -238,7 +241,7 @@ class Problem:
     def _quickest(self, goal: PlanGoal, admission: Admissible) -> Solution:
         """Return the best plan; if time is minimized, only among plans with the shortest worst-case time.
 
-        The shortest worst-case time is that of plans which answer every request. Without such a plan, all plans are compared.
+        This shortest time is taken over the plans that answer every request. Without such a plan, all plans are compared.
         """
         if self.seconds is None:
             return self.best(goal, admission)

@@ -18,12 +18,14 @@ _FAR = 1e300
 class PlanGoal(NamedTuple):
     """The criterion for plans: ``"accuracy"`` maximizes accuracy minus ``price`` times cost, ``"cost"`` minimizes cost.
 
-    Ties go to higher accuracy, then lower cost, then lower worst-case latency, then ending, then trie order. A request that
-    reaches :data:`NOTHING` (no model fits) has no correct answer and no further cost. With ``answers_first``, the probability
-    of reaching :data:`NOTHING` is minimized before everything else. A price of 0 means ``AnnotatedTrie.least_price``.
+    Ties go to higher accuracy, then to lower cost, then to lower worst-case latency. If ending and continuing are equally good,
+    the request ends. A price of 0 means ``AnnotatedTrie.least_price``.
 
-    If times are random (:mod:`.grid`), a late answer counts as :data:`NOTHING`. The criterion is also reduced by ``late`` times
-    the probability of a late answer.
+    A request for which no model fits (:data:`NOTHING`) has no correct answer and no further cost. With ``answers_first`` or
+    ``"cost"``, the probability of this is minimized before everything else.
+
+    ``late`` is None unless times are random (:mod:`.grid`). If it is given, a late answer counts as :data:`NOTHING`. Plans are
+    then first compared by ``accuracy - price * cost - late * P(NOTHING)``; ``"cost"`` leaves out the accuracy.
     """
 
     target: Literal["accuracy", "cost"] = "accuracy"
@@ -35,9 +37,10 @@ class PlanGoal(NamedTuple):
 class Worth(NamedTuple):
     """The value of plans that begin at nodes, edges or branches (groups); each array has one item per node, edge or branch.
 
-    ``accuracy`` and ``cost_usd`` are expected values. ``lost`` is the probability of reaching :data:`NOTHING`; None if it is 0
-    everywhere. ``longest_s`` is the worst-case latency in seconds; None while it is not needed. On a grid of a request's
-    remaining amounts, arrays have the shape (*grid, items).
+    ``accuracy`` and ``cost_usd`` are expected values. ``lost`` is the probability that no model is admitted at some point and
+    the request has no answer to end with. It is None if this probability is 0 everywhere. ``longest_s`` is the worst-case
+    latency in seconds; None while it is not needed. On a grid of a request's remaining amounts, arrays have the shape (*grid,
+    items).
     """
 
     accuracy: FloatArray
@@ -50,7 +53,7 @@ class Worth(NamedTuple):
         return self.each(lambda values: values[..., items])
 
     def picked(self, items: Integers) -> Worth:
-        """Return the values at these indices into the flattened arrays.
+        """Return a copy in which each array has only the elements at the indices ``items`` of the flattened array.
 
         The arrays of the result have the shape of ``items``.
         """
@@ -68,10 +71,11 @@ class Worth(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The best edge (next call) of each branch in a range of branches, and its value if the branch's stage comes.
+    """The best edge (next call) of each branch in a range of branches, and its value for a request that takes the branch.
 
-    ``edge`` has the shape (*grid, branches). It is :data:`NOTHING` if no edge is admitted; then ``worth`` is meaningless.
-    ``has_ties`` is True if some edges were equal in every compared quantity.
+    ``edge`` has one element for each branch, and further axes if plans depend on the remaining time and money. It is
+    :data:`NOTHING` if no edge is admitted; then ``worth`` is meaningless. ``has_ties`` is True if some edges were equal in
+    every compared quantity.
     """
 
     edge: Integers
@@ -126,10 +130,12 @@ class Induction:
         return self._best_edges(0, below, with_latency)
 
     def _best_edges(self, depth: int, below: Worth | None, with_latency: bool) -> Best:
-        """Return the best edge of each branch (group) of the level ``depth``, an index into ``spans``.
+        """Return the best edge of each branch at the nodes of the level ``depth``, an index into ``spans``.
 
-        ``below`` is the value of the next level's nodes; None for the last level. ``with_latency`` tells whether to compute the
-        worst-case latency, too.
+        Args:
+            depth: The level's index.
+            below: The values of the next level's nodes under the best plan; None for the last level.
+            with_latency: Whether to compute the worst-case latency, too.
         """
         graph, span = self.graph, self.spans[depth]
         low, high = span.edges
@@ -194,7 +200,11 @@ class Induction:
         return keys if worth.accuracy.ndim == 1 else [lambda key=key: key().reshape(-1) for key in keys]  # type: ignore[misc]
 
     def _of_nodes(self, span: Span, best: Best, with_latency: bool) -> Worth:
-        """Return the value of each node of a level, given that each branch takes its best edge, or ends if that is better."""
+        """Return the expected accuracy and cost of the best plan from each node of a level.
+
+        The plan follows the best edge of each branch, or ends the request there if that is better. ``with_latency`` adds the
+        worst-case latency.
+        """
         graph, groups = self.graph, slice(*span.groups)
         right = self._on_grid(graph.ended_right[slice(*span.nodes)])
         if span.groups[0] == span.groups[1]:
@@ -225,9 +235,9 @@ class Induction:
         )
 
     def prefers_to_end(self, right: FloatArray, on: Worth) -> BoolArray:
-        """Return for each item whether ending is at least as good as continuing.
+        """Return, for each node or branch, whether ending the request there is at least as good as continuing.
 
-        ``right`` is the probability that the answer at the end is correct, ``on`` the value of continuing.
+        ``right`` is the probability that the answer at the end is correct, ``on`` the accuracy and cost of continuing.
         """
         goal = self.goal
         if goal.late is not None:
@@ -245,7 +255,11 @@ class Induction:
         return better
 
     def _value(self, worth: Worth) -> FloatArray:
-        """Return the quantity by which plans are compared first if times are random; larger is better."""
+        """Return the value of each of the expected results ``worth``, by which plans are compared; larger is better.
+
+        It is the expected accuracy (0 if the goal is to minimize cost) minus price times cost, minus a penalty for the
+        probability of :data:`NOTHING` (a late answer or no answer). Used if the goal has such a penalty.
+        """
         accuracy = 0.0 if self.goal.target == "cost" else worth.accuracy
         late = 0.0 if worth.lost is None else (self.goal.late or 0.0) * worth.lost
         return np.asarray(accuracy - self._price * worth.cost_usd - late)
@@ -253,11 +267,13 @@ class Induction:
     def _lost(
         self, span: Span, below: FloatArray | None, arm: FloatArray, ends: BoolArray, nothing: BoolArray
     ) -> FloatArray | None:
-        """Return each node's probability of reaching :data:`NOTHING`; None if it is 0 at every node.
+        """Return, for each node of a level, P(a request at the node comes to a stage that no model may run).
+
+        None if it is 0 at every node.
 
         Args:
             span: The level of the nodes.
-            below: P(reaching NOTHING after the best edge of each branch); None if it is 0.
+            below: The same probability after the best edge of each branch; None if it is 0.
             arm: The probability of each branch, given that the request is at the branch's node.
             ends: Whether the request ends on each branch.
             nothing: Whether each branch has no admitted edge.
@@ -294,7 +310,7 @@ class Induction:
 def over_times(after: Worth, left: LeftGrid, edges: Integers | slice) -> Worth:
     """Return the value of following each edge, averaged over the random time of the edge's call.
 
-    It is returned unchanged if times are not random.
+    If times are not random, return ``after`` unchanged.
     """
     if left.chance_axis is None:
         return after
@@ -335,7 +351,11 @@ class _Search:
         self._starts, self._size, self._width = starts, size, width
 
     def best(self, keys: Sequence[Callable[[], FloatArray]], admitted: BoolArray | None) -> _Found:
-        """Return each group's best admitted item, comparing by the first key, then the next; ties go to the first item."""
+        """Return the index of the best admitted item (such as an edge) of each group.
+
+        Items are compared by the values that the first of ``keys`` returns. The next keys decide ties, and finally the order of
+        the items. ``admitted`` is a mask of the items; None admits all.
+        """
         left = admitted
         alive = count = len(self._starts)
         items: Integers = np.empty(0, np.intp)

@@ -194,11 +194,11 @@ class RepeatGuard(BaseCallbackHandler):
         self._policy, self._names = policy, frozenset(names)
 
     def on_tool_start(self, serialized: Mapping[str, Any] | None, input_str: str, **kwargs: Any) -> None:
-        """Raise if the tool is one of ``names`` and earlier invocations are still being replayed. Called before a tool runs."""
+        """Raise if the tool that is about to run must not run again and earlier invocations are still being replayed."""
         self._refuse(kwargs.get("name") or (serialized or {}).get("name"))
 
     def on_chain_start(self, serialized: Mapping[str, Any] | None, inputs: Any, **kwargs: Any) -> None:
-        """Raise if the node is one of ``names`` and earlier invocations are still being replayed. Called before a node runs."""
+        """Raise if the node that is about to run must not run again and earlier invocations are still being replayed."""
         node = (kwargs.get("metadata") or {}).get("langgraph_node")
         if kwargs.get("name") == node:
             self._refuse(node)

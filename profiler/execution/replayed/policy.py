@@ -211,7 +211,7 @@ class ReplayPolicy(UnitPolicy):
         return tuple(stage for stage in self._expected[:number] if stage is not None)
 
     def _ended(self, key: PlaceKey) -> BaseException:
-        """Return the exception that ends the job at its first call (identified by ``key``) after the bought invocation."""
+        """Return the exception that ends the job at the call ``key``, the first call after the job's own invocation."""
         stages = self._stages_before(len(self._expected))
         others = self._joint.group_after(stages)
         if self.reached is None:
@@ -321,7 +321,7 @@ class ReplayPolicy(UnitPolicy):
     # -- the outcome -------------------------------------------------------------------------------------------
 
     def record(self, invocation: Invocation) -> None:
-        """Record the job's invocation; earlier invocations were recorded when they were bought."""
+        """Record the invocation if it is the job's own. Earlier invocations are replayed, and were recorded by earlier jobs."""
         if invocation.prefix == self.prefix and self._buys:
             super().record(invocation)
 
@@ -336,7 +336,10 @@ class ReplayPolicy(UnitPolicy):
         return self._joint.follows(self._stages_before(len(self._expected)))
 
     def record_after(self, row: Observation) -> Record:
-        """Return the record extended by the job's invocation. ``row`` is the job's result before :meth:`joint_row`."""
+        """Return the record of the request's earlier invocations, extended by the job's invocation.
+
+        The added invocation has the latency of ``row``, the job's result.
+        """
         own = RecordedInvocation(self.stage, self.prefix[-1], row.latency_s, list(self._calls))
         return Record((*self.before.invocations, own), self.reached)
 

@@ -24,7 +24,7 @@ class RecordedCall:
     """One call of a model.
 
     Attributes:
-        digest: the two digests of its prompt, one after the other: of the whole prompt, and of it without times of day.
+        digest: two digests of the prompt, one after the other: one of the whole prompt, one of the prompt without times of day.
         answer: the model's message; None if the call failed.
         failure: kind and detail of the failure, if the call failed and the application continued.
     """

@@ -117,7 +117,7 @@ class ReplayRunner:
     def score(
         self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()
     ) -> UnitOutcome:
-        """Score the state after ``prefix`` again: replay the record ``state`` to its end, without making a new model call.
+        """Score the request after the calls of ``prefix``: replay their record, ``state``, to its end without a new model call.
 
         Returns:
             A result with the success (or a failure and its text), and the signal and answer of the state. If the workflow
@@ -206,8 +206,10 @@ class ReplayRunner:
 
 @contextmanager
 def _same_draws(request: Request) -> Iterator[None]:
-    """Inside the block, Python's ``random`` draws the same numbers in each run of a request, so that a replay is the recorded
-    run. Does nothing if other runs of this process are in progress, whose draws would mix with these.
+    """Inside the block, let Python's ``random`` draw the same numbers in each run of a request.
+
+    A replay thus repeats the recorded run. Does nothing if other runs are in progress in this process, because they would draw
+    from the same generator.
     """
     if len(PROFILED) > 1:
         yield

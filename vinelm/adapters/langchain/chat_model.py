@@ -280,10 +280,10 @@ def _with(options: dict[str, Any], begun: _Begun) -> dict[str, Any]:
 
 
 def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
-    """Remove from ``options`` the invocation that begins before the call's first attempt (:class:`_Begun`).
+    """Remove from ``options`` the invocation that was begun in advance (:class:`_Begun`), and return it for the first attempt.
 
-    If ``number`` is 0, the first attempt is about to be made: mark the invocation as taken by it, and return the invocation.
-    Returns None for later attempts, and if ``options`` has no such invocation.
+    ``number`` is the number of earlier attempts. If it is 0, the invocation is also marked as used. Later attempts, and
+    calls without such an invocation, get None.
     """
     begun: _Begun | None = options.pop(BEGUN, None)
     if begun is None or number:

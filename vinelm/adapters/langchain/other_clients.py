@@ -35,8 +35,10 @@ def other_clients_refused(refuse: Callable[[], BaseException], *, but_langchain:
 
 
 def _guarded(send: Callable[..., Any], refuse: Callable[[], BaseException], *, but_langchain: bool) -> Callable[..., Any]:
-    """Return ``send``, the method of a client that sends a request, with a check before it. For the asynchronous client the
-    method returns a coroutine, which is passed on.
+    """Return a method that replaces ``send``, the method with which a client of the openai SDK sends a request.
+
+    The new method raises the error ``refuse()`` if the request calls a model and the client is not VineLM's own. Otherwise it
+    calls ``send``. With ``but_langchain``, calls made by LangChain are also sent.
     """
 
     def request(self: Any, cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:

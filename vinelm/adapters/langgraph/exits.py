@@ -125,9 +125,9 @@ def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
 
 
 def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:
-    """Return a function: given a stage's name, it returns where the ``vine.route`` edges after the stage may end a request.
+    """Return a function that takes a stage's name, and returns the ``end=`` places of the ``vine.route`` edges after the stage.
 
-    It returns the ``end=`` places of all such edges that come before the next stages.
+    At these places a request may end. Edges after a later stage do not count.
 
     Args:
         graph: the compiled graph.

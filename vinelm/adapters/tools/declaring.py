@@ -358,7 +358,7 @@ class _Call:
     The caller sets ``result``, and ``is_ok`` if the call succeeds, before :meth:`end`.
 
     Args:
-        calls: the tool's calls.
+        calls: the object that handles all calls of the tool.
         memory: the prefetched reads of the run.
         tool: the tool object that is called.
         key: a text that is the same for equal calls.

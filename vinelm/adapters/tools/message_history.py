@@ -34,7 +34,7 @@ class UserWords:
         self._known: int | None = None
 
     def new_in(self, messages: Sequence[BaseMessage]) -> list[str]:
-        """Return the texts of the new user messages, in order."""
+        """Return the texts of the user messages that were added since the last call of this method, in order."""
         said = [at for at, message in enumerate(messages) if isinstance(message, HumanMessage)]
         if self._known is None:
             answered = max((at for at, message in enumerate(messages) if isinstance(message, AIMessage)), default=-1)

@@ -349,21 +349,25 @@ class ReadAhead:
         return token
 
     def end_write(self, scope: Scope, token: object) -> None:
-        """End the write ``token`` with this scope (see :meth:`begin_write`), and drop the prefetched reads again, since they
-        may be out of date.
+        """End a write, and drop the prefetched reads of the affected runs once more, since they may be out of date.
+
+        ``scope`` and ``token`` are the argument and the result of :meth:`begin_write`.
         """
         for memory in {self, *(self.box.write_ends(token) if scope == "all" else ())}:
             memory.write_ends(token)
 
     def write_begins(self, token: object) -> None:
-        """Drop the prefetched reads of this run, and start none until the write ``token`` ends. Other runs are not affected."""
+        """Drop this run's prefetched reads, and start none until the writing tool call ``token`` ends; other runs continue."""
         with self._lock:
             self._writing.add(token)
             self._drop_all()
         self._tell_dropped()
 
     def write_ends(self, token: object) -> None:
-        """Drop the prefetched reads of this run, and allow new ones again unless a write other than ``token`` is in flight."""
+        """Drop this run's prefetched reads, because the writing tool call ``token`` has ended.
+
+        New prefetches may start again, unless another call that writes is in flight.
+        """
         with self._lock:
             self._writing.discard(token)
             self._drop_all()

@@ -332,8 +332,9 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _baggage(value: Any) -> Any:
-    """Return OpenTelemetry's context ``value`` without the current span, for comparison; an empty dict if the variable is not
-    set.
+    """Return OpenTelemetry's context ``value`` without the current span; an empty dict if the context variable is not set.
+
+    The results for two contexts can be compared.
     """
     carried = {} if value is _UNSET else value
     return (

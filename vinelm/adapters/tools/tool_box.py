@@ -32,7 +32,7 @@ class FixedCall(NamedTuple):
 
     Attributes:
         arguments: returns the call's arguments, given the state; None if they are not known yet.
-        before: the stages that come right after the node.
+        before: the stages that come right after the node, so that the call is made before them.
     """
 
     arguments: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
@@ -198,17 +198,17 @@ class ToolBox:
             self.counts[what] += 1
 
     def write_begins(self, token: object) -> list[Any]:
-        """Record the start of the write ``token``, which makes the reads of all runs stale, including runs that begin
-        meanwhile.
+        """Record that a call of a tool that writes has begun; ``token`` identifies the call.
 
-        Returns the :class:`ReadAhead` of each run in progress.
+        Until the call ends, it makes prefetched reads stale, also in runs that begin meanwhile. Returns the
+        :class:`ReadAhead` of each run in progress.
         """
         with self._lock:
             self.writing.add(token)
             return list(self.live)
 
     def write_ends(self, token: object) -> list[Any]:
-        """Record the end of the write ``token``; return the :class:`ReadAhead` of each run in progress."""
+        """Record that the writing call ``token`` has ended; return the :class:`ReadAhead` of each run in progress."""
         with self._lock:
             self.writing.discard(token)
             return list(self.live)

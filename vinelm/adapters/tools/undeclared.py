@@ -23,8 +23,8 @@ OURS.add(IN_DECLARED)
 
 
 class Watch:
-    """A holder for the function ``find``, which returns the prefetched reads of the run around a tool's call, or None if no run
-    is known.
+    """Holds the function ``find``. It returns the prefetched reads of the run that makes the current tool call, or None if no
+    run is known.
     """
 
     def __init__(self, find: Callable[[], ReadAhead | None]) -> None:

@@ -35,7 +35,7 @@ class AnthropicProvider(Provider):
             import langchain_anthropic  # noqa: F401
 
     def make(self, model: Model) -> BaseChatModel:
-        """Create the entry's chat model; see :meth:`Provider.make`."""
+        """Return a new chat model for the catalog entry ``model``; see :meth:`Provider.make`."""
         self.check(model)
         keep_quiet("anthropic._base_client")
         kind = _chat_class()

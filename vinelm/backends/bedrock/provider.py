@@ -38,7 +38,7 @@ class BedrockProvider(Provider):
             import langchain_aws  # noqa: F401
 
     def make(self, model: Model) -> BaseChatModel:
-        """Create the entry's chat model; see :meth:`Provider.make`."""
+        """Create the chat model of the catalog entry ``model``; see :meth:`Provider.make`."""
         self.check(model)
         keep_quiet("botocore.endpoint", "botocore.auth", "botocore.httpsession", "botocore.hooks", "botocore.parsers")
         from botocore.config import Config

@@ -39,7 +39,7 @@ class GeminiProvider(Provider):
         return {"vertexai": False, "api_key": named_key(model, KEY_ENV)}
 
     def make(self, model: Model) -> BaseChatModel:
-        """Create the entry's chat model; see :meth:`Provider.make`."""
+        """Create a LangChain chat model that calls ``model``, a model of the catalog; see :meth:`Provider.make`."""
         self.check(model)
         from langchain_google_genai import ChatGoogleGenerativeAI
 
@@ -119,9 +119,10 @@ def _found(model: Model) -> Any:
 
 
 def where(model: Model) -> tuple[str | None, str | None]:
-    """Return the Google Cloud project and location of an entry; both are None if the entry has a key of Vertex's express mode.
+    """Return the Google Cloud project and location of a catalog entry.
 
-    Raises :class:`ConfigError` if there is neither a project nor a key, or if the entry has both.
+    Both are None if the entry has a key of Vertex's express mode. Raises :class:`ConfigError` if there is neither a project nor
+    a key, or if the entry has both.
     """
     given = [model.options.get(name) for name in PLACE]
     if model.api_key_env is not None:

@@ -40,7 +40,7 @@ class LangChainProvider(Provider):
         return InnerChat(given) if given is not None else super().inner(model)
 
     def make(self, model: Model) -> BaseChatModel:
-        """Create the entry's chat model; see :meth:`Provider.make`."""
+        """Create the chat model of the catalog entry ``model``; see :meth:`Provider.make`."""
         if ":" not in model.model_id:
             raise ConfigError(
                 f"model {model.name!r}: was a ready chat model of another process: pass it again, "

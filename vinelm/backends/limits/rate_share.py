@@ -175,10 +175,10 @@ class RateShare:
             self._held = RateAmounts(*map(min, self._held, to))
 
     def give_back(self, keep: RateAmounts) -> RateAmounts:
-        """Lower the share to ``keep`` for future calls. Return the requests and tokens that this process holds from then on.
+        """Lower this process's share to ``keep``. Return the requests and tokens that it holds from then on.
 
-        The returned amounts may exceed ``keep``, because what calls have used in the last minute stays held for a minute.
-        Other processes may at once use everything that this process held in addition.
+        The returned amounts may exceed ``keep``, because what calls have used in the last minute stays held for a minute. What
+        this process no longer holds, other processes may use at once.
         """
         with self._lock:
             self._ceiling = keep

@@ -44,7 +44,8 @@ class Replica:
     """What a :class:`ReplicaGate` has recorded about one replica.
 
     Attributes:
-        limiter: the rate limiter of the replica's engine.
+        engine: the name of the replica's engine.
+        limiter: the rate limiter of this engine.
         in_flight: number of this gate's calls that the replica is serving.
         failures: number of consecutive failed attempts.
         rests_until_s: until when the replica is avoided after a failure, in seconds of the gate's clock.

@@ -63,8 +63,9 @@ class OfflineChatModel(BoundChatModel):
 
     @classmethod
     def bound(cls, source: AnswerSource, model: Model, call: CallContext) -> Self:
-        """Return the chat model for one execution of a step, which answers from ``source`` as ``model`` in the context
-        ``call``.
+        """Return a chat model for one execution of a step, whose context is ``call``.
+
+        The chat model gets its answers from ``source``, as the answers of ``model``.
         """
         return bound_instance(cls, _Binding(source, model, call))
 

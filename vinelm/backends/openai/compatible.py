@@ -108,9 +108,10 @@ class CompatibleChat(BaseChatOpenAI):
 
 
 def _give_back(messages: Sequence[BaseMessage], sent: list[dict[str, Any]]) -> None:
-    """Add to the messages ``sent`` in the request the reasoning that came before each tool call.
+    """Put the model's earlier reasoning back into the messages of a request, next to the tool calls that followed it.
 
-    A server that sends reasoning expects it back together with the tool results.
+    A server that sends reasoning expects it back together with the tool results. ``messages`` contain the reasoning, and
+    ``sent`` has the same messages as the request sends them; it is changed in place.
     """
     wanted = any(isinstance(one, AIMessage) and one.additional_kwargs.get("reasoning_content") for one in messages)
     for message, body in zip(messages, sent, strict=True):

@@ -58,7 +58,7 @@ class OpenAIProvider(Provider):
             import langchain_openai  # noqa: F401
 
     def make(self, model: Model) -> BaseChatModel:
-        """Create the entry's chat model; see :meth:`Provider.make`."""
+        """Create a LangChain chat model that calls ``model``, a model of the catalog; see :meth:`Provider.make`."""
         self.check(model)
         keep_quiet("openai._base_client")
         key, base = own_or_no_key(model, KEY_ENV), self.base(model)
@@ -78,7 +78,7 @@ class OpenAIProvider(Provider):
         return chat
 
     def base(self, model: Model) -> str | None:
-        """Return the entry's ``api_base``, the URL of the API; None for OpenAI's own servers."""
+        """Return the URL of the model's API (the catalog entry's ``api_base``); None for OpenAI's own servers."""
         return model.api_base
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
@@ -129,7 +129,7 @@ class AzureProvider(OpenAIProvider):
             import langchain_openai  # noqa: F401
 
     def make(self, model: Model) -> BaseChatModel:
-        """Create the entry's chat model; see :meth:`Provider.make`."""
+        """Create a LangChain chat model that calls ``model``, a model of the catalog; see :meth:`Provider.make`."""
         self.check(model)
         keep_quiet("openai._base_client")
         from langchain_openai import AzureChatOpenAI

@@ -19,8 +19,9 @@ second's work, for an event of 20 MiB or one of 20,000 lines."""
 
 @cache
 def library_of(kind: type) -> Any:
-    """Return the HTTP library module (httpx or its successor) that defines ``kind``, the class of a client or response, or one
-    of its base classes.
+    """Return the HTTP library, ``httpx`` or its successor, that defines the class ``kind`` or one of its base classes.
+
+    ``kind`` is the class of a client or of a response.
     """
     homes = [base.__module__.partition(".")[0] for base in kind.__mro__]
     return importlib.import_module(next(home for home in homes if home.startswith("httpx")))

@@ -486,17 +486,16 @@ class _Account:
         self._raise_call()
 
     def _hold(self, piece: Piece) -> None:
-        """Store a part of the answer, unless only the caller of the stream needs it. Called before the time limit is
-        checked, so that a complete answer is used even if it is late.
+        """Store a part of the answer if the whole answer is needed later. Called before the time limit is checked, so that a
+        complete answer is used even if it is late.
         """
         if self._keeps:
             self._held.append(piece)
 
     def _handed(self, piece: Piece, *, is_token: bool) -> ChatGenerationChunk:
-        """Convert a part of the answer to a chunk for the caller of a stream, and return it.
+        """Return a part of the answer as a chunk for the caller of a stream.
 
-        ``is_token`` tells whether the part has model output. From then on the call is not repeated, since the caller has seen
-        the output.
+        ``is_token`` tells whether the part has model output. Once such a part is returned, the call is not repeated.
         """
         if is_token:
             self._metered.hand_out()
@@ -618,7 +617,10 @@ class _Account:
         return None
 
     def _may_repeat(self, found: AttemptFailed) -> bool:
-        """Return whether to try again. If the model refused a setting, the setting is left out from then on."""
+        """Return whether to make another attempt after the failure ``found``.
+
+        If the model refused a setting, the setting is left out from then on.
+        """
         if isinstance(found, SettingRefused) and not self._metered.has_handed_out:
             request = self._request
             if found.setting in request.dropped or len(request.dropped) >= MOST_SETTINGS:
@@ -674,8 +676,8 @@ class _Account:
     def _waited(self, *, leads: bool) -> str | None:
         """Return the answer of an equal call: the stored answer, or that of a call in flight, for which this method waits.
 
-        Return None without an answer. With ``leads``, this call must then be made, and later equal calls wait for it.
-        Also return None if this call does not share answers, or if the wait took too long. Then no other call waits for it.
+        Return None if this call has to be made: no equal call has an answer, the wait took too long, or this call does not
+        share answers. In the first case and with ``leads``, later equal calls wait for this call.
         """
         try:
             with self._joined_to(leads=leads) as future:
@@ -697,9 +699,9 @@ class _Account:
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
         """Look for an equal call that was answered before or is in flight, and yield a future of its answer.
 
-        Yields None if this call does not share answers. The future's result is None if no equal call has an answer, so that
-        this call has to be made. With ``leads``, later equal calls then wait for this call. If the block raises, this call
-        stops waiting, and no other call waits for it.
+        Yields None if this call does not share answers. If no equal call has an answer, the future's result is None: this call
+        has to be made. With ``leads``, later equal calls then wait for this call. If the ``with`` block raises, this call stops
+        waiting, and later equal calls do not wait for this call.
         """
         if self._equal is None or self._digest is None:
             yield None

@@ -284,8 +284,9 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
 def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
     """Return an error's HTTP status, the JSON object that describes the error, and whether a successful response contained it.
 
-    A server may send an error in the place of an answer, in a successful HTTP response. An error without an HTTP status is
-    assumed to be of this kind. Its status is then a number in the object, or None. ``chain`` has the exception and its causes.
+    A server may send an error instead of an answer, in a successful HTTP response. This is assumed if no exception in ``chain``
+    has the HTTP status of an error. The returned status is then a number in the JSON object; None if it has none. ``chain`` has
+    the exception and its causes.
     """
     body = next((found for link in chain if (found := _body(link))), {})
     for link in chain:

@@ -99,7 +99,7 @@ class InnerChat:
         return self._rates[0]
 
     def saw_rate(self, rate: float) -> None:
-        """Raise :attr:`rate` to ``rate``, the ratio of a call's cost to its cost at the catalog's price, if that is higher."""
+        """Set :attr:`rate` to ``rate`` if that is higher: the ratio of a call's cost to its cost at the catalog's price."""
         self._rates[0] = max(self._rates[0], rate)
 
     def streams(self, tools: Any) -> bool:
@@ -147,7 +147,7 @@ def _for_threads(
     """Prepare a chat model for synchronous calls.
 
     Returns:
-        A pair of the chat model and whether a deadline ends each of its waits; and a function that closes its connections.
+        ((the chat model, whether a deadline ends each of its waits), a function that closes its connections)
     """
     one = one_attempt(chat)
     is_packages = type(chat)._generate.__module__.startswith(("langchain_", "vinelm."))  # an owner's class may wait elsewhere
@@ -231,7 +231,8 @@ def with_own_connections(
 ) -> tuple[BaseChatModel, Any | None]:
     """Return a copy of the chat model with a separate HTTP client, and that client.
 
-    If its owner has set an HTTP client, or the package has no replaceable client, return the chat model itself and None.
+    A chat model of Gemini is changed in place and returned itself. If the application has set the chat model's HTTP client, or
+    the client cannot be replaced, return the chat model itself and None.
     """
     if getattr(chat, "root_async_client", None) is not None:
         root_name, leaf, given = ("root_async_client", "async_client", "http_async_client") if is_async else _SYNC_NAMES
@@ -318,12 +319,11 @@ def _limits(library: Any) -> Any:
 
 
 def _bedrock_client(chat: Any) -> dict[str, Any]:
-    """Return the field ``client`` of a chat model with a Bedrock client that does not retry; empty if the model has no such
+    """Return ``{"client": copy}`` with a copy of the chat model's Bedrock client that does not retry; empty without such a
     client.
 
-    The client is a shallow copy in which botocore's retry handler is removed from a copy of the endpoint's events. It uses the
-    owner's connections, and limits the size of answers. A new client would need the owner's credentials, and would not refresh
-    them as the owner's client does.
+    In the copy, botocore's retry handler is removed. The copy uses the connections of the original client, and limits the size
+    of answers. A new client would need the owner's credentials, and could not refresh them as the original client does.
     """
     client: Any = getattr(chat, "client", None)
     if not hasattr(client, "_endpoint"):

@@ -85,12 +85,12 @@ class ControlMarks(Marks):
         return [{**tool, "cache_control": {"type": "ephemeral"}} if at == place else tool for at, tool in enumerate(tools)]
 
     def after_block(self, blocks: list[Any]) -> list[Any]:
-        """Return a message's content blocks with the provider's cache mark, a field, on the last block."""
+        """Return a message's content blocks, of which the last also has the field that marks it for the provider's cache."""
         return [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
 
 
 class PointMarks(Marks):
-    """Bedrock's cache marks. A mark is a separate block after the marked block."""
+    """Marks prompts for Bedrock's cache: a mark is a separate element after the marked tool or content block."""
 
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
         """Return the tools with a cache mark, as a separate element, after the tool at the index ``place``."""

@@ -27,12 +27,12 @@ CHAT, RESPONSES = "chat/completions", "responses"
 
 
 class ChatAddress(NamedTuple):
-    """How to send raw HTTP requests in one of OpenAI's two formats to an entry's server.
+    """What is needed to send raw HTTP requests in one of OpenAI's two formats to the server of a catalog entry.
 
     Attributes:
         url: the endpoint's address.
         headers: the headers that the server requires, including its key.
-        body: fields that the entry's options add to each request's body.
+        body: fields that the options of the catalog entry add to each request's body.
         limit: name of the parameter that limits the length of an answer.
     """
 
@@ -56,14 +56,14 @@ class Provider(ABC):
 
     @abstractmethod
     def check(self, model: Model) -> None:
-        """Raise :class:`~vinelm.errors.ConfigError` if the entry's key or package is missing, or an option is invalid."""
+        """Raise :class:`~vinelm.errors.ConfigError` if the key or package for ``model`` is missing, or an option is invalid."""
 
     @abstractmethod
     def make(self, model: Model) -> BaseChatModel:
-        """Create the entry's chat model. Raise :class:`~vinelm.errors.ConfigError` if it cannot be created."""
+        """Return a new chat model for ``model``, a catalog entry; raise :class:`~vinelm.errors.ConfigError` if that fails."""
 
     def inner(self, model: Model) -> InnerChat:
-        """Return a new :class:`InnerChat` around the entry's chat model. If needed, it makes further chat models for other
+        """Return a new :class:`InnerChat` around a chat model for ``model``. If needed, it makes further chat models for other
         event loops.
         """
         return InnerChat(self.make(model), lambda: self.make(model))
@@ -73,11 +73,11 @@ class Provider(ABC):
         return None
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """Return the URL, headers and body fields for sending raw HTTP requests to the entry's server, without its LangChain
-        package.
+        """Return the URL, headers and body fields for sending raw HTTP requests to the server of the catalog entry ``model``.
 
-        ``form`` is the format of the requests: :data:`CHAT` or :data:`RESPONSES`. Returns None if the server does not take the
-        format, or if an option of the entry works only through the package.
+        LangChain's package for the provider is then not used. ``form`` is the format of the requests: :data:`CHAT` or
+        :data:`RESPONSES`. Returns None if the server does not take the format, or if an option of the entry works only through
+        the package.
 
         Raises:
             ConfigError: the entry's key is missing.
@@ -161,8 +161,9 @@ class BatchApi(ABC):
 
     @abstractmethod
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Return ``body``, an answer as JSON, as the chat result that the entry's chat model makes of it. An exception means a
-        malformed answer.
+        """Return ``body``, an answer as JSON, as the chat result that the LangChain chat model of ``model`` makes of it.
+
+        An exception means that the answer is malformed.
         """
 
     def close(self) -> None:
@@ -171,21 +172,22 @@ class BatchApi(ABC):
 
 
 class Sends(Protocol):
-    """The interface of an object that makes a call's attempts, either on the entry's chat model or in a provider's batch."""
+    """The interface of an object that sends calls, either to the chat model of a catalog entry or in a provider's batch."""
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the chat model of an entry. Called before the latency of an attempt is measured, so that creating the chat
-        model does not count.
+        """Return the chat model of the catalog entry ``entry``.
+
+        Called before the latency of a call is measured, so that the time to create the chat model does not count.
         """
 
     def around(self, inner: InnerChat) -> Sends:
-        """Return a copy of this object that sends calls to ``inner``, a copy of the entry's chat model with other settings."""
+        """Return a copy of this object that sends calls to ``inner``, a chat model with other settings."""
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
-        """Make one attempt, and yield the pieces of its answer. Closing the generator ends the attempt."""
+        """Send the request once, and yield the pieces of the answer. Closing the generator ends the attempt."""
 
     def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Make one attempt, and yield the pieces of its answer, like :meth:`send`, without blocking the event loop."""
+        """Send the request once, and yield the pieces of the answer, like :meth:`send`, without blocking the event loop."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,11 +147,10 @@ class _First(AbstractContextManager[bool]):
         return error is not None
 
     def is_told_to(self, attempt: AbstractContextManager[Any]) -> bool:
-        """Report the failure of this first attempt to tenacity, at most once. Return whether it was reported now.
+        """If this first attempt has failed, report its failure to tenacity, once; return whether it was reported now.
 
-        ``attempt`` is the attempt that tenacity has started. If the result is True, ``attempt`` has ended with that failure,
-        so the caller must not make it. If the failure was reported before, ``attempt`` is a later attempt, which the caller
-        must make. Without a failure, nothing is reported.
+        ``attempt`` is the attempt that tenacity has started. If the result is True, ``attempt`` has ended with the reported
+        failure, and the caller must not send a request for it. If the result is False, the caller must send the request.
         """
         if self._is_told or self.error is None:
             return False

@@ -22,27 +22,28 @@ from vinelm.catalog import Model
 
 
 class ChatSender:
-    """Makes attempts on the chat model of one catalog entry, or of a group's replicas; implements
+    """Sends calls directly to the chat models of catalog entries, one attempt at a time; implements
     :class:`~vinelm.backends.remote.provider.Sends`.
 
     Args:
-        inner_of: returns the chat model of an entry.
+        inner_of: returns the chat model of a catalog entry.
     """
 
     def __init__(self, inner_of: Callable[[Model], InnerChat]) -> None:
         self._inner_of = inner_of
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the chat model of an entry, ready to be called."""
+        """Return the chat model of the catalog entry ``entry``, ready to be called."""
         return self._inner_of(entry)
 
     def around(self, inner: InnerChat) -> ChatSender:
-        """Return a sender for a copy of the entry's chat model with other settings."""
+        """Return a sender that sends all calls to ``inner``, a chat model with other settings."""
         return ChatSender(lambda entry: inner)
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
-        """Make one attempt, and yield the pieces of its answer. A deadline ends the attempt after the entry's ``timeout_s``
-        seconds.
+        """Send the request once, as one attempt of a call, and yield the pieces of the answer.
+
+        A deadline ends the attempt after the seconds in the ``timeout_s`` of ``entry``, a catalog entry.
 
         The attempt runs in this thread if its waits can be ended there, otherwise on an event loop or in a separate thread.
         """
@@ -54,9 +55,7 @@ class ChatSender:
         return threaded(lambda: _pieces(inner.sync(), request, entry.timeout_s), entry.timeout_s)
 
     def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Make one attempt, and yield the pieces of its answer, without blocking the event loop. It times out after the entry's
-        ``timeout_s``.
-        """
+        """Send the request once, like :meth:`send`, without blocking the event loop."""
         inner = self._inner_of(entry)
         if inner.has_asynchronous:
             return _apieces(inner, request, entry.timeout_s)

@@ -33,9 +33,8 @@ SURE = 0.8
 def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
     """Return two objectives whose plans can replace a plan of the given accuracy and mean cost per request.
 
-    The first is the lowest cost at no lower accuracy, the second the highest accuracy at no higher cost. Both limits
-    have a tolerance for rounding, so that the given plan meets them. The first objective allows no mixture of two plans,
-    because a mixture would just reach the minimum accuracy. A surplus of accuracy helps to show that nothing is lost.
+    The first is the lowest cost at no lower accuracy; it allows no mixture of two plans. The second is the highest accuracy at
+    no higher cost.
 
     Args:
         accuracy: The plan's accuracy, a fraction.

@@ -103,7 +103,10 @@ class Comparison:
 
     @classmethod
     def of(cls, evidence: StoreEvidence, **settings: Any) -> Comparison:
-        """Return the comparison of a store's plans; ``settings`` gives the arguments that the store does not determine."""
+        """Return an object that compares the plans of a store.
+
+        ``settings`` are the other arguments of the class. They take precedence over values from the store.
+        """
         known = {
             "requests": evidence.requests,
             "rows": evidence.rows,
@@ -133,7 +136,7 @@ class Comparison:
 
     @cached_property
     def whole(self) -> Fit:
-        """The trie estimated from all rows, and its plans, which would be served. Compared plans get these plans' names."""
+        """The trie estimated from all rows, with the plans that would be served."""
         own = self.annotated
         # A trie for another stop rule, or restricted to tried steps, has other plans than these rows: then it is fitted again.
         is_own = own is not None and own.template == self.template and own.tried is None
@@ -204,10 +207,11 @@ class Comparison:
 
     @property
     def _level(self) -> float:
-        """The one-sided confidence level of each end of a gain's interval.
+        """The one-sided confidence level of each end of a gain's interval: :data:`LEVEL`, or more if equal answers may hide a
+        loss.
 
-        The level is higher if answers that count as equal to the current setup's may be worse. The loss from such
-        answers then has a separate bound, and the interval and that bound share the allowed error probability.
+        In the second case, answers that count as equal to the current setup's may be worse. The loss from such answers has a
+        separate bound, which uses up a part of the allowed error probability.
         """
         return LEVEL + (1.0 - AUDIT_LEVEL if self.referred is not None and self.referred.may_hide else 0.0)
 
@@ -377,8 +381,8 @@ class Comparison:
         """Return one plan to test for each objective, without duplicates.
 
         Only kinds of policy with a plan for every part of the requests are considered. Those whose effect can be
-        estimated from the recorded results are preferred. Among them, the simplest plan is taken whose predicted
-        accuracy is nearly the best.
+        estimated from the recorded results are preferred. Of the plans whose predicted accuracy is nearly the best, the
+        simplest is taken.
 
         Several objectives may lead to the same plan over all requests. Then only one of them is kept: the objective for
         which the most parts have chosen this plan, and of equals, the one with the lowest predicted cost. Objectives
@@ -537,8 +541,10 @@ class _Candidate:
 
     @property
     def stability(self) -> tuple[int, float]:
-        """A sort key that is larger for a more stable plan: (the number of parts with the plan that is chosen on all
-        rows, the negated predicted cost).
+        """A sort key that is larger for a more stable plan.
+
+        It is (the number of parts of the requests for which the same plan was chosen as on all rows, the negated predicted
+        cost).
         """
         return sum(words == self.chosen.words for words in self.words), -self.promised_usd
 
@@ -582,9 +588,9 @@ class _Candidate:
 
     @cached_property
     def _of_both(self) -> list[HalfScores] | None:
-        """For each part of the requests, the scores of plan minus baseline, from the part's requests that ran both.
+        """For each part of the requests, the scores of the plan minus those of the baseline, from the requests that ran both.
 
-        None if both plans were served on all requests, or if the baseline is a mixture.
+        None if the plan and the baseline were served on all requests, or if the baseline is a mixture.
         """
         if self.fit is None:
             return None
@@ -725,10 +731,8 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
     """Return whether to test the plan ``one``, which runs a single model on every call.
 
-    It is tested if it is predicted to save enough, and no plan in ``among`` is predicted to be as accurate at no higher cost.
-
-    Only predictions and the numbers of recorded results are used, so test answers have no influence. Plans that far fewer
-    requests have run than ``one`` are ignored: their predictions may be too high, and little could be proven about them.
+    It is tested if it is predicted to save enough, and if no plan in ``among`` is predicted to be as accurate at no higher
+    cost. Plans that were run on far fewer requests than ``one`` are not considered.
     """
     if one.promised_usd > (1.0 - LEAST_SAVED) * one.baseline.promised_usd:
         return False
@@ -742,15 +746,14 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
 
 
 def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
-    """Return each plan in ``found`` with the interval of its gain over the baseline.
+    """Return each plan in ``found`` with the confidence interval of its gain over the baseline.
 
     Args:
-        found: The plans.
+        found: The plans. The first ``rungs`` of them are tested.
         baseline: The plan to compare with.
         seed: The seed of the random draws.
-        level: The confidence of each end.
-        rungs: How many of the plans, from the first on, are tested. Their intervals are widened, so that they also hold
-            for whichever of these plans is best.
+        level: The one-sided confidence level of each end of an interval.
+        rungs: The number of tested plans. Their intervals are wider, so that they also hold for the best tested plan.
     """
     gains = [one.gain for one in found[:rungs] if one.gain is not None and one.is_identified]
     best = best_of(gains, seed, level)
@@ -758,8 +761,9 @@ def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, leve
 
 
 def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
-    """Return the factor >= 1 by which to widen the intervals of several means so that all of them hold at the same
-    time, also that of the best mean.
+    """Return the factor >= 1 by which to widen the intervals of several means so that all of them hold at the same time.
+
+    So the interval of the best mean holds, too.
 
     The factor is computed by simulation (max-t): normal errors are drawn with the correlations of the residuals, and a
     quantile of the largest one is taken. Plans that do nearly the same on the same requests hardly increase the factor.
@@ -788,8 +792,7 @@ def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
 def ends(found: Moments, factor: float = 1.0, level: float = LEVEL) -> tuple[float, float]:
     """Return the lower and upper end of a mean's confidence interval.
 
-    The usual interval is too short if rare losses (or gains) happened not to be observed. So each end is corrected by
-    the third moment (Johnson 1978), as if one more request had been lost (or won).
+    Each end is moved outward to allow for rare losses (or gains) that happened not to be observed.
 
     Args:
         found: The moments of the mean.
@@ -859,10 +862,10 @@ def _seconds(ways: Sequence[HeldOutPolicy]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """Return, as a median over the plans that save enough, the effective number of requests behind a plan's estimated gain.
+    """Return the median of :attr:`_Candidate.followed` over the plans that save enough; 0 if no plan saves enough.
 
-    The result is 0 if no plan saves enough. ``usd`` is the baseline's predicted cost
-    per request in dollars.
+    ``followed`` is the effective number of requests that support a plan's estimated gain. ``usd`` is the baseline's predicted
+    cost per request in dollars.
     """
     known = [
         one.followed for one in found if not one.is_same and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd

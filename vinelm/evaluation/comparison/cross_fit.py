@@ -177,7 +177,7 @@ class CrossFit:
         return HeldOutPolicy(policy, self._scores(policy, half, objective))
 
     def score_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
-        """Return a policy's scores minus a reference policy's, from the requests of one part that ran both.
+        """Return a policy's scores minus those of a reference policy, from one part of the requests.
 
         ``half`` is the part's index. Right answers after the latency limit of ``objective`` count as wrong. The result
         is None if the reference is a mixture of policies.
@@ -204,10 +204,10 @@ class CrossFit:
         return np.array(found, np.float64)
 
     def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, HeldOutPolicy]:
-        """Return the policies, by name, that were chosen without the part with index ``half``, each with its scores on
-        that part.
+        """Return the policies, by name, that were chosen without the part with index ``half``, each with its scores on that
+        part.
 
-        ``votes`` is that of :meth:`runs`.
+        ``votes`` says whether policies that compare answers are included; see :meth:`runs`.
         """
         chosen = self.planning[half].choose(objective, votes=votes)
         return {name: self.score(half, policy, objective) for name, policy in chosen.items()}
@@ -295,7 +295,7 @@ def estimated_policy(
 def gain_between(runs: Sequence[BothWays], own: PolicyName, other: PolicyName, target: str) -> OffPolicyEstimate | None:
     """Return the gain of policy ``own`` over policy ``other`` on the same requests, averaged over objectives.
 
-    Only objectives under which all parts have both policies are used; the result is None without such objectives.
+    Only objectives under which both policies were tested on every part of the requests count; None without such objectives.
     ``target`` is the compared quantity: ``accuracy``, ``cost`` (dollars saved) or ``latency`` (seconds saved).
     """
     both = [one for one in runs if all({own, other} <= set(half) for half in one.by_half)]

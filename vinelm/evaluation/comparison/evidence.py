@@ -147,8 +147,8 @@ class StoreEvidence:
 
     @cached_property
     def hopeful(self) -> list[Observation]:
-        """:attr:`rows`, scored as if the answers that people have not yet compared with the current setup's were
-        equally good.
+        """:attr:`rows`, scored as if every answer on which people have not yet decided were as good as the current
+        setup's answer.
         """
         assert self.referred is not None
         return self._priced(self.referred.scored(self.unscored, is_hopeful=True))

@@ -281,7 +281,10 @@ class Fit:
         return StepsByStart(found, firsts[0]) if len(found) > 1 else next(iter(found.values()))
 
     def following(self, plan: Expected) -> ChosenPolicy:
-        """Return a fixed plan over the trie of :attr:`plain`, or a mixture of two such plans, as a policy."""
+        """Return ``plan``, one fixed plan or a mixture of two, as a policy that can be tested on recorded requests.
+
+        The plan must be over the trie of :attr:`plain`, the fit that ignores request types.
+        """
         plans = self.plain.plans
         return _chosen(
             plan, ((share, self.plain._along(plans.planner, partial(plans.steps, part))) for share, part in plan.parts)

@@ -55,7 +55,10 @@ class ReferredAnswer:
 
     @property
     def hides(self) -> bool:
-        """Whether this is an answer other than today's that counts as equal to today's but may have another score."""
+        """Whether the answer may score differently from today's answer, although it counts as equal to today's answer.
+
+        Always False for today's answer itself.
+        """
         return self.may_hide and self.is_same and not self.is_today
 
 
@@ -132,9 +135,9 @@ class ReferredRows:
     def _worth(self, *, is_hopeful: bool) -> dict[Pair, float]:
         """Return the score of each answer, at most 1, keyed by (request id, digest of the answer).
 
-        An answer's score is that of today's answer plus the difference that people found. Today's answer gets the mean
-        of the scores that people gave it, or 1 if they gave none. If another answer is worse by more than this mean, today's
-        score is raised to that difference, so that the other answer's score is not negative.
+        An answer's score is that of today's answer plus the difference that people found. If people have not decided yet, the
+        difference is -1, or 0 with ``is_hopeful``. Today's answer gets the mean of the scores that people gave it, or 1 if they
+        gave none. Its score is raised if another answer's score would otherwise be negative.
         """
         found: dict[Pair, float] = {}
         for request, answers in self.answers.items():
@@ -176,9 +179,10 @@ class ReferredRows:
         )
 
     def holding_back(self, pairs: Iterable[Pair]) -> frozenset[Pair]:
-        """Return the :attr:`open` answers to the requests on which an answer in ``pairs`` scores higher than today's.
+        """Return the :attr:`open` answers, on which a person must decide, to certain requests.
 
-        The gain of such a request counts only after people have decided on its open answers.
+        These are the requests on which an answer in ``pairs`` scores higher than today's. Such a gain counts only after people
+        have decided on the request's open answers.
         """
         better = {
             request
@@ -194,23 +198,24 @@ class ReferredRows:
 
     @property
     def may_hide(self) -> bool:
-        """Whether any stored answer counts as equal to today's but may have another score."""
+        """Whether a person might score any stored answer differently from today's answer, although the two count as equal."""
         return any(about.hides for answers in self.answers.values() for about in answers.values())
 
     def hidden(self, pairs: Iterable[Pair], *, is_hopeful: bool = False) -> float:
-        """Return an upper bound on a plan's mean loss on those of its answers that count as equal to today's.
+        """Return an upper bound on how much lower a plan's answers score, on average, than today's answers.
 
-        The bound is the upper end of a confidence interval for a binomial share (Clopper and Pearson 1934), computed
-        from those answers that people were asked about. The total loss is rounded up to a whole number. Requests with
-        the same prompt carry the same information, so their effective number is used (Korn and Graubard 1998).
+        Only answers that count as equal to today's are considered.
+
+        The bound is the end of a confidence interval, computed from those answers that people were asked about. Requests with
+        the same prompt carry the same information, so they count as fewer requests.
 
         Args:
             pairs: The plan's answers, as (request id, digest).
             is_hopeful: See :meth:`scored`.
 
         Returns:
-            A share in [0, 1]: 0 if equal answers always have equal scores; 1 if their scores may differ and no person
-                was asked yet.
+            A share in [0, 1]: 0 if equal answers always have equal scores; 1 if their scores may differ and no person was asked
+            yet.
         """
         every = [
             (about, self.said.get((about.unit, digest)))
@@ -251,8 +256,9 @@ class ReferredRows:
 
 
 def _loss(said: SaidOf | None) -> float:
-    """Return how much worse than today's people found an answer, in [0, 1]: 1 for a skipped question, 0 if they were
-    not asked.
+    """Return by how much people scored an answer lower than today's answer, in [0, 1].
+
+    The result is 1 if people skipped the question, and 0 if they were not asked.
     """
     if said is None:
         return 0.0

@@ -197,9 +197,9 @@ def _scored(row: Observation, found: Found, is_answer: bool) -> Observation:
 
 
 def _lacks_verdict(row: Observation, found: Found) -> bool:
-    """Return whether a row's answer should have a verdict of the judge but has none.
+    """Return whether the judge gave no verdict on a row's answer.
 
-    The result is False if the row shows no answer, because the judge could not score it.
+    If the row shows no answer that the judge could score, the result is False.
     """
     judgement = found.get((row.request_id, row.prefix))
     return row.success is not None if judgement is None else judgement.correct is None

@@ -73,8 +73,7 @@ class TodaysPlan:
         return cls(name=model, settings=plans.settings(alone[model]))
 
     def under(self, plans: Plans[Any]) -> Any:
-        """Return this plan as it is in ``plans``, the plans over some trie, with that trie's estimates of accuracy,
-        cost and latency.
+        """Return this plan with the accuracy, cost and latency that the trie of ``plans`` predicts for it.
 
         Raises:
             ConfigError: That trie has no such plan.

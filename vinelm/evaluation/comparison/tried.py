@@ -34,8 +34,8 @@ def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, 
     """Return a mask of the trie's edges that enough requests took. An edge stands for one model that runs after a certain
     sequence of earlier calls. Only the recorded calls matter, not their outcomes.
 
-    An edge is marked if, of the requests that reached the edge's first node, at least the share :data:`LEAST_TRIED` took
-    the edge. If no edge of a branch qualifies, all edges of the branch are marked, because few requests took the branch.
+    An edge is marked if, of the requests that reached the edge's first node, at least the share :data:`LEAST_TRIED` took the
+    edge. If no edge of a branch qualifies, all edges of the branch are marked.
 
     Args:
         annotated: A trie of a template without request types.
@@ -97,10 +97,7 @@ def as_known(
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
     """Return the trie restricted to steps that enough requests took (:func:`tried_steps`), and a report on this trie.
 
-    The report is a copy of ``evidence`` in which the figures of the most accurate plan are those of the restricted trie.
-
-    If many paths have only a few rows each, little is known about the path with the best estimate. The current setup
-    and the plans over tried steps are known well, so only these plans are considered as replacements.
+    The report is a copy of ``evidence``, except that the figures of the most accurate plan are those of the restricted trie.
 
     Args:
         annotated: A trie with standard errors.

@@ -19,11 +19,11 @@ class BoughtRows:
     """The recorded results of some requests, and the probability with which each call was chosen to be recorded
     ("bought").
 
-    A sampler takes requests in an order that ignores their contents. What it buys after a row depends only on the row's
-    outcome: whether the request is open, whether its check passed, or which stage comes next. So requests with the same
-    models and outcomes so far are exchangeable; they are at the same ``Place``. The chance of a model at a place is the
-    share of the place's requests for which this model's call was bought. It is not the probability stored in a row: that
-    is the probability with which the sampler proposed the row's path.
+    A sampler takes requests in an order that ignores their contents. Which call it buys after a row depends only on the
+    row's outcome: whether the request continues, whether the check passed, or which stage comes next. Requests with the same
+    models and outcomes so far are at the same ``Place``. The chance of a model at a place is the share of the place's
+    requests for which this model's call was bought. The probability stored in a row is a different one: the sampler proposed
+    the row's path with it.
 
     Which first calls are bought may depend on the request type, so their chances are computed separately for each type.
     Types for which some model has no first call, as in a store made before the types were declared, share their
@@ -63,8 +63,8 @@ class BoughtRows:
     ) -> BoughtRows:
         """Collect the rows of these requests; see the class for the arguments.
 
-        A row without a score counts as not bought, unless it failed or a later row of the same path has a score or
-        failed.
+        A row without a score counts as not bought, with two exceptions: its call failed, or a later row of its path has a score
+        or failed.
         """
         known: dict[str, dict[tuple[str, ...], Observation]] = {request: {} for request in requests}
         of_requests = [row for row in rows if row.request_id in known]
@@ -92,9 +92,11 @@ class BoughtRows:
         return found
 
     def place(self, seen: Seen, request: str = "") -> Place | None:
-        """Return a key of the request's models and outcomes after its calls ``seen``; None if no row can follow.
+        """Return a key that is equal for requests with the same models and outcomes so far; None if no further call can be
+        recorded.
 
-        Requests with equal keys are exchangeable: the same calls may be recorded next for each of them.
+        For requests with equal keys, the same calls may be recorded next. ``seen`` are the recorded calls of ``request`` so
+        far.
         """
         kind = self.kinds.get(request)
         place = place_of(self.template, seen) if seen else ((), kind if kind in self.apart else None)
@@ -136,10 +138,14 @@ def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Ma
 
 
 def place_of(template: Template, seen: Seen) -> Place | None:
-    """Return a key of a request's models and outcomes after its calls ``seen``, at least one; None if no row can follow.
+    """Return a pair: the models that a request has run, and how it continues; None if no further call can be recorded.
 
-    The key is a pair: the models so far, and how the request continues. That is the next stage if the template branches.
-    Otherwise it is "passed" if the request may continue after a passed check and a check has passed, else "open".
+    If the template branches, the second item is the next stage. Otherwise it is "passed" or "open". It is "passed" if the
+    workflow's check has passed one of the answers, and the template lets requests continue after that.
+
+    Args:
+        template: The template.
+        seen: The request's recorded calls; at least one.
     """
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:

@@ -49,8 +49,8 @@ class OffPolicyEstimate:
     Attributes:
         value: The estimate, in the unit of the scores.
         standard_error: The standard error of the value.
-        low, high: The ends of the interval. It is widened by ``unsupported`` times the largest possible error of one
-            request, because these requests are estimated by the statistical model alone.
+        low, high: The ends of the interval. The interval is widened by ``unsupported`` times the largest possible
+            error of one request.
         effective: Effective number of requests, (sum w)^2 / sum w^2, where w are the weights of the requests that
             followed the policies to the end.
         unsupported: Share of requests that reach a step for which no result was recorded.
@@ -88,16 +88,12 @@ def estimate_mean(
 ) -> OffPolicyEstimate:
     """Return the mean of a policy's scores, or of its paired differences from a reference, with a confidence interval.
 
-    Each part of the requests has a separate policy, so scores are centred within each part. Requests that were not
-    drawn may vary more than the drawn requests. So the larger of two allowances is added to the sum of squared
-    residuals. The first is one additional request, as in Agresti and Min (2005) for paired shares: scores that were
-    always equal may still vary. The second is two more requests like those that vary most: a few large weights are
-    easily missed.
+    Each part of the requests has a separate policy, so scores are centred within each part. Requests that were not drawn
+    may vary more than the drawn requests. For this, an allowance is added to the sum of squared residuals. It is the larger
+    of two: one more request that changes by ``bound``, or two more requests like those that vary most.
 
-    The additional request weighs as much as a request of the part with the fewest requests that followed the policies.
-    In a mean over a sweep of limits, it counts only for the limits under which the two policies differ. The interval
-    uses Student's quantile; its degrees of freedom are the number of requests that vary, estimated from the scores'
-    fourth moment.
+    The interval uses Student's quantile. Its degrees of freedom are the number of requests that vary, estimated from the
+    scores' fourth moment.
 
     Args:
         halves: One item for each part of the requests.
@@ -105,7 +101,7 @@ def estimate_mean(
             :meth:`Scores.utility`).
         level: Confidence level in (0, 1).
         bound: The most that one request can change the sum in either direction, 1 for ``accuracy``. None means that no
-            maximum is known, and nothing is added to the squares or the interval.
+            maximum is known; the interval then has no allowance.
     """
     found = moments(halves, target, bound)
     if found is None:
@@ -123,18 +119,20 @@ def estimate_mean(
 
 @dataclass(frozen=True, kw_only=True)
 class Moments:
-    """The moments from which an interval of a mean is computed.
+    """The mean of the requests' scores, and the sums from which its confidence interval is computed.
+
+    The requests are divided into folds.
 
     Attributes:
         value: The mean.
-        residuals: Each request's difference from the mean of its part, shape (requests,). The sum of their squares is the
-            variance of ``value`` times the squared number of requests.
-        square, fourth: The sums of the residuals' second and fourth powers, plus the allowance of
+        residuals: For each request, the part of its score that neither the mean score of its fold nor a regression explains;
+            shape (requests,).
+        square, fourth: The sums of the residuals' second and fourth powers. Both are increased if ``bound`` is known; see
             :func:`estimate_mean`.
         effective, unsupported: See :class:`OffPolicyEstimate`.
-        heaviest: The weight of one request of the part with the fewest requests that followed the policies; infinite if
-            a part has none.
-        bound: The maximum that a request can add; 0 without a maximum.
+        heaviest: The largest weight of a single request in the sum of the scores; infinite if no request of some fold followed
+            the policies.
+        bound: The most that one request can change the sum; 0 if no maximum is known.
     """
 
     value: float
@@ -148,30 +146,35 @@ class Moments:
 
     @property
     def is_identified(self) -> bool:
-        """Whether the recorded rows suffice to estimate the value without the statistical model."""
+        """Whether the recorded rows suffice to estimate the mean (:attr:`value`) without the statistical model."""
         return self.effective >= LEAST_EFFECTIVE and self.heaviest < math.inf and self.unsupported <= MOST_UNSUPPORTED
 
     @property
     def standard_error(self) -> float:
-        """The standard error of the value."""
+        """The standard error of the mean, :attr:`value`."""
         return math.sqrt(self.square) / len(self.residuals)
 
     def quantile(self, share: float) -> float:
-        """Return the quantile of Student's distribution at probability ``share``; the degrees of freedom are the number of
-        requests that vary.
+        """Return the quantile of Student's distribution at probability ``share``.
+
+        The degrees of freedom are an effective number of requests, estimated from the residuals' fourth powers.
         """
         return float(stdtrit(_freedom(self.square, self.fourth, self.effective), share))
 
     def reach(self, share: float) -> float:
-        """Return how far the end of a confidence interval, at probability ``share``, lies from the value.
+        """Return by how much the upper end of a confidence interval exceeds :attr:`value`.
 
-        The possible error from requests without recorded rows at some step is included.
+        The true mean lies below this end with probability ``share``. The possible error from requests that reach a step without
+        a recorded result is included.
         """
         return self.quantile(share) * self.standard_error + self.unsupported * self.bound
 
 
 def moments(halves: Sequence[HalfScores], target: str, bound: float | None = None) -> Moments | None:
-    """Return the moments for :func:`estimate_mean`, with the same arguments; None if the compared policies are equal."""
+    """Return the mean of the scores and the sums for its confidence interval; None if the compared policies are equal.
+
+    The arguments are those of :func:`estimate_mean`.
+    """
     n = sum(len(half.policy) for half in halves)
     value, square, fourth, m = 0.0, 0.0, 0.0, 0.0
     unsupported, heaviest = 0.0, 0.0  # the weight of one request

@@ -36,7 +36,7 @@ Locate = Callable[[Seen], TriePosition]
 
 
 def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return a function that maps the rows of a request to the request's position in the planner's trie of paths.
+    """Return a function that finds a request's position in the planner's trie of paths from the results of its calls.
 
     Args:
         planner: A planner over the trie.
@@ -61,7 +61,7 @@ def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> 
 
 
 def along_outcomes(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return a function that maps the rows of a request to the request's position in a trie over signals.
+    """Return a function that finds a request's position in a trie over signals from the results of its calls.
 
     The position follows from each answer's outcome: the result of the check, the signal, and the earlier answer with
     which it agrees, if any. ``first`` and ``kind`` are those of :func:`along_stages`.
@@ -148,7 +148,7 @@ class ReplannedSteps:
 
     Args:
         objectives: The objectives, in order of preference; each plan is made for the first that can be met.
-        locate: The function that maps a request's rows to its position in the planner's trie.
+        locate: Finds a request's position in the planner's trie from the results of its calls.
     """
 
     planner: Planner

@@ -37,14 +37,15 @@ class Scores:
     Arrays have shape (requests,).
 
     Args:
-        success: Scores of the answer being right (and in time, if latency is capped). May lie outside [0, 1].
-        cost_usd: Scores of the cost, in dollars.
-        latency_s: Scores of the latency, in seconds.
-        weight: The inverse of the chance that all rows of the policy were recorded, for requests with all these rows; 0
+        success: Estimates of whether the answer is right (and in time, if latency is capped). May lie outside [0, 1].
+        cost_usd: Estimates of the cost, in dollars.
+        latency_s: Estimates of the latency, in seconds.
+        weight: For requests with a result of every call of the policy: 1 / the chance that all of them were recorded. 0
             for others. 1 if the policy was served.
-        unsupported: The weight of a request that reached a step for which no row of any request was recorded, so that
+        unsupported: The weight of a request that reached a step for which no request has a recorded result, so that
             the rest of its score is only an estimate; 0 for others.
-        balance: The columns described in the module's docstring, keyed by (place, model), each of shape (requests,).
+        balance: Arrays of shape (requests,) that explain a part of the scores' sampling error; see the module's docstring.
+            They are keyed by (place, model); a place is the models and outcomes so far.
         parts: If this is a mean over a sweep of budgets, the scores under each budget; otherwise empty.
     """
 
@@ -135,8 +136,9 @@ class _Walk:
         self.balance: dict[tuple[Place, str], FloatArray] = {}
 
     def scores(self, at: int, request: str) -> tuple[float, ...]:
-        """Return (success, cost, latency, weight, unsupported weight) of one request, see :class:`Scores`; ``at`` is
-        the request's index.
+        """Return the success, cost, latency, weight and unsupported weight of one request, as in :class:`Scores`.
+
+        ``at`` is the request's index.
         """
         seen: Seen = ()
         first = self.bought.first(request)

@@ -100,8 +100,9 @@ class StepPolicy(StepRule, Protocol):
     """
 
     def rest(self, seen: Seen) -> Rest:
-        """Return the success, cost and latency still to expect after the calls ``seen``, for a request that :meth:`step`
-        does not end.
+        """Return the expected outcome of the calls after ``seen``: the chance of a right answer, dollars and seconds.
+
+        The request must continue after ``seen`` according to :meth:`step`.
         """
 
 

@@ -35,7 +35,7 @@ class WalkEnd(NamedTuple):
 
 
 def walk_ends(policy: StepRule, table: OutcomeTable, template: Template) -> Iterator[WalkEnd]:
-    """Yield the groups of requests of a table that a policy ends after equal histories; each request is in exactly one.
+    """Run a policy on all requests of a table, and yield the requests in groups with the same calls and outcomes.
 
     Args:
         policy: A policy that decides by outcomes, not by cost or latency.
@@ -63,7 +63,7 @@ def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, 
     """Return, for each request in ``rows``, a number that identifies its last outcome; same shape as ``rows``.
 
     Equal numbers mean equal outcomes. ``columns`` are the table's columns of the calls so far. The outcome consists of the
-    check's result, the signal, and which of these calls gave the last answer first.
+    check's result, the signal, and the first of these calls whose answer agrees with the last answer.
     """
     last = columns[-1]
     kind = table.answer_class[rows, last]

@@ -49,8 +49,7 @@ def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
 
     The result has one item for each pair of such a stage and a model that ran it, in template order. Histories are
     weighted by their number of observations, or by their probability if the trie has no such numbers. The half widths
-    are averaged in the same way, as if errors were perfectly correlated, so they do not shrink with the number of
-    histories.
+    of the 90 % intervals are averaged in the same way.
     """
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[int, dict[str, int]]]] = defaultdict(list)
     trie = annotated.trie

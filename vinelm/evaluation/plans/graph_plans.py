@@ -72,7 +72,7 @@ class StagePlan(Expected):
 
     @property
     def annotated(self) -> AnnotatedTrie:
-        """The trie of the plan."""
+        """The annotated trie that the plan was computed from."""
         return self.plan.graph.annotated
 
     @property
@@ -207,8 +207,8 @@ class GraphPlans(Plans[StagePlan]):
         """Return the ends of the frontiers of accuracy over cost and of accuracy over latency; see
         :meth:`Plans.frontier_range`.
 
-        The range begins where VineLM and the single models all have a plan: at the cheapest (fastest) single model if
-        this costs more (takes longer) than VineLM's cheapest (fastest) plan.
+        The range of costs begins at VineLM's cheapest plan or at the cheapest single model, whichever costs more. The range
+        of latencies begins at VineLM's fastest plan or at the fastest single model, whichever is slower.
         """
         best, cheapest = self.decision(Objective(maximize="accuracy")), self.decision(Objective(minimize="cost"))
         fastest = self.decision(Objective(minimize="latency")).path_latency_s if self.annotated.knows_latency else 0.0
@@ -238,8 +238,9 @@ class GraphPlans(Plans[StagePlan]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Return this trie's predictions for ``old``, a plan made on another trie, and whether this plan equals
-        ``now``; see :meth:`Plans.carried`.
+        """Return this trie's predictions for ``old``, a plan made on another trie, and whether ``old`` equals ``now``.
+
+        See :meth:`Plans.carried`.
         """
         plan, own = (cast("ContingentDecision", decision).plan for decision in (old, now))
         there = _plan_on(own.graph, plan)

@@ -129,8 +129,9 @@ class PathPlans(Plans[Decision]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Return this trie's predictions for ``old``, a plan made on another trie, and whether this plan equals
-        ``now``; see :meth:`Plans.carried`.
+        """Return this trie's predictions for ``old``, a plan made on another trie, and whether ``old`` equals ``now``.
+
+        See :meth:`Plans.carried`.
         """
         try:
             node = self.trie.node(old.path)
@@ -158,7 +159,7 @@ class PathPlans(Plans[Decision]):
 
 def workflow_level_nodes(annotated: AnnotatedTrie) -> BoolArray:
     """Return a mask of the nodes whose paths have one model per stage: plans that only choose models and a number of
-    calls (VineLM paper §5.1). Nodes at which no answer may be returned are left out.
+    calls (VineLM paper §5.1). The mask is False at nodes at which no answer may be returned.
 
     For example, a workflow with a "generate" stage and then up to two calls of a "repair" stage has 136 such paths
     among 8 models: 8 of one call, 64 of two and 64 of three.

@@ -77,8 +77,8 @@ class PlannedPolicy:
 class CarriedPlan(NamedTuple):
     """The accuracy and cost that one trie predicts for a plan made on another trie.
 
-    ``is_same`` says whether the predicting trie, planned for the same objective, leads to this plan, too.
-    ``standard_error`` is that of the accuracy, None if unknown.
+    ``standard_error`` is the standard error of the accuracy; None if unknown. ``is_same`` says whether the trie that makes
+    the predictions also has this plan as its best plan for the objective.
     """
 
     accuracy: float
@@ -149,10 +149,10 @@ class Plans(ABC, Generic[Fixed]):
         """
 
     def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:
-        """Return the best static plan (role ``static``) or single model (role ``single``); a mixture of two if the
-        objective mixes plans.
+        """Return the best static plan (role ``static``) or the best single model (role ``single``) for an objective.
 
-        None if no plan meets the objective's limits.
+        If the objective divides requests between plans, the result may be a mixture of two such plans. None if no plan meets
+        the objective's limits.
         """
         hull = self.fixed_hull(objective, role) if objective.mixes else None
         mixture = None if hull is None else hull.mixture(objective)
@@ -193,7 +193,7 @@ class Plans(ABC, Generic[Fixed]):
     def steps(plan: Any, locate: Locate) -> StepPolicy:
         """Return the policy that makes the calls of a plan or decision on this trie.
 
-        ``locate`` maps a request's rows to its position in the trie.
+        ``locate`` finds a request's position in the trie from the results of its calls.
         """
 
     @abstractmethod

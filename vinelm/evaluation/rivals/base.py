@@ -72,7 +72,7 @@ class Evidence:
     """The recorded results from which every baseline method chooses a policy.
 
     Args:
-        rows: The bought rows, with their outcomes.
+        rows: The recorded rows, with their outcomes.
         estimate: The trie estimated from these rows; its catalog lists the systems.
         depth: The maximum number of calls of a policy for one request, >= 1.
     """
@@ -88,7 +88,7 @@ class Evidence:
 
     @cached_property
     def systems(self) -> tuple[str, ...]:
-        """The systems, in the order of the catalog."""
+        """The names of the systems (such as models) that a policy may call, in the order of the catalog."""
         return tuple(self.estimate.catalog)
 
     @cached_property

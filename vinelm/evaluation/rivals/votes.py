@@ -107,8 +107,9 @@ class VoteOfK:
     name: str = "vote"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """Run each of these votes on simulated requests, and return the votes with their results. Equal evidence gives
-        equal results.
+        """Run a vote of each set of systems that this method tries on simulated requests; return the votes' results.
+
+        Equal evidence gives equal results.
         """
         trust = trusted(evidence)
         cost = dict(zip(evidence.systems, evidence.model.cost_usd, strict=True))

@@ -60,7 +60,7 @@ class PlanFlip:
     def why(self) -> Literal["gone", "over the cap", "beyond noise", "within noise"]:
         """The reason why the plan ``before`` is no longer chosen.
 
-        ``gone``: the second trie lacks one of its models. ``over the cap``: it costs too much now. ``beyond noise`` and
+        ``gone``: the second trie lacks a model of the plan. ``over the cap``: the plan now costs too much. ``beyond noise`` and
         ``within noise``: another plan is more accurate, by more or by less than chance can explain.
         """
         if self.gain is None or self.old_cost_usd is None:

@@ -53,7 +53,7 @@ def step_name(chosen: Any, *names: Any) -> str:
 
 
 def is_generic(name: str) -> bool:
-    """Return whether a library gives this name to each of its calls: a class, or an operation such as ``chat gpt-4``."""
+    """Return whether libraries give this name to all their calls, as they do with names of classes or with ``chat gpt-4``."""
     return bool(_GENERIC.fullmatch(name) or _OPERATION.match(name))
 
 

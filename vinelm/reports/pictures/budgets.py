@@ -167,7 +167,7 @@ def budget_data(slider: BudgetSlider, parts: Sequence[BudgetPart], typeset: Call
 
 
 def budget_table(slider: BudgetSlider) -> Table:
-    """Return a table with a row for every stop, which replaces the slider in print and without a script."""
+    """Return a table with a row for each stop of the slider; it replaces the slider in print and if scripts do not run."""
     names = [name for name, _ in slider.stops[0].figures]
     rows = tuple(Row(cells=(stop.budget, *(value for _, value in stop.figures)), detail=stop.plan) for stop in slider.stops)
     texts = tuple(i for i, name in enumerate(("budget", *names)) if i == 0 or name == "Judged")

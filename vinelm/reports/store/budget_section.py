@@ -39,12 +39,11 @@ class BudgetPlans:
 
     Attributes:
         searched: The trie from which VineLM's plans are chosen.
-        plans: Makes plans that depend on the stages and models so far only, and the fixed plans that VineLM's plans are
-            compared with.
+        plans: Makes plans that do not depend on signals, and the fixed plans with which VineLM's plans are compared.
         comparison: The estimates for every policy from the recorded results.
         verdict: The verdict of the page.
         own: The verdict's plan, which is shown first; None if the verdict has no plan.
-        baseline: The plan that the bars are compared with: the current setup, or the most accurate single model; None
+        baseline: The plan shown in the bar chart for comparison: the current setup, or the most accurate single model; None
             without one.
         is_today: Whether the baseline is the current setup.
     """

@@ -80,9 +80,9 @@ def check_section(rows: Sequence[Observation]) -> Section | None:
 
 
 def signals_section(comparison: StoreComparison, annotated: AnnotatedTrie) -> Section:
-    """Return a section on how much accuracy plans gain if they depend on signals: what answers show without labels.
+    """Return a section on the accuracy gained by plans that depend on signals, which are what answers show without labels.
 
-    The gain is over plans that depend on the stages and models so far only.
+    They are compared with plans that depend only on the stages and models so far.
     """
     gain = comparison.signals_gain
     if gain is None:

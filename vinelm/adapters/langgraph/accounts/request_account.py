@@ -193,8 +193,8 @@ class RequestAccount:
     def recorded(self, usd: float) -> None:
         """Record the cost of an ended invocation in dollars.
 
-        If the recorded costs exceed those of the authorized calls, calls without a permit spent the rest, which is added to the
-        account.
+        If the recorded costs exceed the costs of the authorized calls, the difference is added to the account. It was spent by
+        calls without a permit.
         """
         with self._lock:
             self._recorded_usd += usd
@@ -245,8 +245,8 @@ class RequestAccount:
     def _write_later(self, usd: float, begun: Beginning | None) -> bool:
         """Write ``usd`` dollars in a new task on the running event loop, and return True; return False if no event loop runs.
 
-        Used if a node blocks the loop, since the loop's checkpointer cannot be called from there. ``begun`` is where the run
-        begins, None after its first payment.
+        This is needed if synchronous code blocks the event loop, because the loop's checkpointer cannot be called from that
+        code. ``begun`` is the position where the run begins; None after the run's first payment.
         """
         try:
             loop = asyncio.get_running_loop()

@@ -121,7 +121,7 @@ class ThreadAccounts:
         """Return the number of the page to which a new account is added, and the stored accounts by key.
 
         A page is a stored row with several accounts. Only the accounts on the last page and on the page of ``account`` are
-        read; ``account`` is the key that the run's path names.
+        read. ``account`` is the key that the run's path contains, None without one.
         """
         page, values = await self._rows.latest(_PAGES, is_async=is_async) or (_page(0), None)
         if values is None:
@@ -179,11 +179,11 @@ class ThreadAccounts:
     ) -> tuple[list[str], list[str]]:
         """Return two lists of keys of ``known``: accounts of the run's request, and accounts that may belong to it.
 
-        The first list has the accounts of the request whose input is in the checkpoint ``birth``. The second has accounts for
-        which the checkpoint of their request's input is unknown.
+        The first list has the accounts of the request whose input is in the checkpoint ``birth``. The second list has the
+        accounts of requests whose input checkpoint is unknown.
 
-        If ``birth`` is None, the first list is empty. The second then has the accounts that were opened, or may have been
-        opened, right after the account ``after``. If ``after`` is None, too, it has all accounts.
+        If ``birth`` is None, the first list is empty, and the second has the accounts that may have been opened right after
+        the account ``after``. If both are None, the second list has all accounts.
         """
         if birth is None:
             return [], [key for key, one in known.items() if after is None or one.after in {None, after}]

@@ -89,18 +89,18 @@ class Destinations:
         return bounds
 
     def read(self, verdict: Any, own_places: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
-        """Return the destination, in a form that LangGraph accepts, and which of the route's places it names.
+        """Return where the edge leads, in a form that LangGraph accepts, and the names of the route's destinations in it.
 
         Args:
             verdict: the result of the application's function.
-            own_places: the places that the function's return type declares.
+            own_places: the destinations (nodes or END) that the function's return type declares.
 
         Returns:
-            The destination, and the names of the places. The names are empty if LangGraph has to interpret the result, or if it
-                is one of ``own_places``.
+            The destination, and the names. The names are empty if LangGraph has to interpret ``verdict``, or if ``verdict`` is
+                one of ``own_places``.
 
         Raises:
-            WorkflowError: the result names a place that the route does not have.
+            WorkflowError: ``verdict`` names a destination that neither the route nor ``own_places`` has.
         """
         if not self.is_branch and isinstance(verdict, bool):
             place = self.end if verdict else self.again[0]
@@ -123,10 +123,10 @@ class Destinations:
         return verdict, ()
 
     def _item(self, item: Any) -> Any:
-        """Return the place (or Send) for one element of the result of a branch's function.
+        """Return the destination that one element of the function's result stands for: a node's name, END or a ``Send``.
 
         Raises:
-            WorkflowError: the element is none of the branch's destinations.
+            WorkflowError: the element is none of the route's destinations.
         """
         if _is_hashable(item) and item in self._by_verdict:
             return self._by_verdict[item]

@@ -66,7 +66,7 @@ def _filled(label: str, prompt: str, state: Any) -> str:
 def _asked(model: Any, messages: list[Any], schema: Mapping[str, Any], read: Callable[[str], str]) -> str:
     """Call the model and return ``read(text)``, where ``text`` is the model's reply.
 
-    If the model supports this, the reply is JSON that fits ``schema``.
+    A model that supports structured output replies with JSON that fits ``schema``.
     """
     try:
         structured = model.with_structured_output(schema, include_raw=True)

@@ -80,9 +80,9 @@ class InnerTrail:
         return k
 
     def before(self, node: str) -> PathValue:
-        """Return the path before the first invocation that ``node`` has made, because ``node`` now runs again from its start.
+        """Return the path up to, but not including, the first invocation that ``node`` made in this run.
 
-        If the node has made no invocation, this is the whole path.
+        If the node made none, return the whole path. Used when the node runs again from its start.
         """
         with self._lock:
             k = next((i for i, nodes in enumerate(self._nodes) if node in nodes), len(self._entries))
@@ -101,10 +101,11 @@ class InnerTrails:
         self._lock = Lock()
 
     def begin(self, config: RunnableConfig | None) -> tuple[InnerTrail, PathValue | None] | None:
-        """Return a new trail for a run whose first model call is inside a subgraph, and the path of the run that it resumes.
+        """Begin a record of a run whose first model call is inside a subgraph, and return (record, path of the resumed run).
 
-        The path is None if the run resumes no run of this process. The result is None if the run has no thread or no
-        checkpointer, because such a run cannot be resumed later.
+        The record stores the run's invocations inside subgraphs. The path is None if the run does not resume an earlier run of
+        this process. The result is None if the run has no thread or no checkpointer, because such a run cannot be resumed
+        later.
         """
         given: dict[str, Any] = {} if config is None else config.get("configurable", {})
         thread, saver, where = given.get("thread_id"), given.get(_CHECKPOINTER), where_of(config)

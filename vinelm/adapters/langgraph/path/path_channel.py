@@ -41,7 +41,7 @@ class ChannelSession:
 class ShownOutcome(TypedDict):
     """The outcome of an invocation in stored form: its signal and answer class, as in :class:`~vinelm.signals.Outcome`.
 
-    ``first`` holds the values of the ``answer=`` keys, if the invocation gave the first answer of its class.
+    If the invocation gave the first answer of its class, ``first`` holds the state's values that form the answer.
     """
 
     signal: str | None
@@ -71,14 +71,14 @@ class Entry(TypedDict):
 
 
 class Note(TypedDict):
-    """The outcome of the invocation with index ``k`` in the path. A later node writes it, since routes cannot write."""
+    """An item written to the channel, which adds the outcome ``shown`` to the path's invocation with index ``k``."""
 
     k: int
     shown: ShownOutcome
 
 
 class PathValue(TypedDict):
-    """The value of the path channel: the entries so far, and whether the run that wrote them has ended."""
+    """The value of the path channel: the request's invocations so far, and whether the run that wrote them has ended."""
 
     path: list[Entry]
     closed: bool
@@ -169,7 +169,10 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return {"path": list(self.path), "closed": self.closed}
 
     def is_available(self) -> bool:
-        """Return whether any entry was written or is pending: LangGraph updates only available channels after a superstep."""
+        """Return whether something was written to the path or waits to be written.
+
+        LangGraph updates only available channels.
+        """
         return bool(self.path or self.waiting)
 
     def wait(self, node: Execution, written: list[Entry | Note]) -> None:
@@ -353,7 +356,7 @@ def costs_of(value: PathValue | None) -> tuple[float | None, ...]:
 
 
 def account_of(value: PathValue | None) -> str | None:
-    """Return the last account key stored in the path, the key of its request's account; None if no entry has a key."""
+    """Return the key of the request's account, which is the last account key stored in the path; None if none is stored."""
     path = () if value is None else reversed(value["path"])
     return next((entry["account"] for entry in path if "account" in entry), None)
 

@@ -161,7 +161,7 @@ class RunPlaces:
 
 
 def where_of(config: RunnableConfig | None) -> Where:
-    """Return where in the run the node is that LangGraph's ``config`` belongs to: its superstep and tasks."""
+    """Return the position of a node in the run: its superstep and tasks. ``config`` is LangGraph's config of the node."""
     given: dict[str, Any] = {} if config is None else config.get("configurable", {})
     parents = given.get("checkpoint_map")
     step = parents.get("", "") if isinstance(parents, dict) else ""

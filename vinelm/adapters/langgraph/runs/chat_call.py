@@ -59,10 +59,10 @@ class ChatCall:
     (in a subgraph, in ``with vine.request(...)``, or outside of both) the run keeps the path in memory.
 
     Attributes:
-        scope: the invocation.
+        scope: the invocation in progress.
 
     Args:
-        scope: see the attributes.
+        scope: the invocation in progress.
         config: LangGraph's config of the node whose update includes the path's entry; None if the run keeps the path.
     """
 

@@ -510,7 +510,7 @@ class GraphRun:
     # -- invocations that no channel of the root graph carries, whose path the run itself keeps ----------------------
 
     def enter(self, where: Where, stage: str) -> tuple[str, ...]:
-        """Choose the model of an invocation of ``stage`` that begins at ``where``; return the models of its path."""
+        """Begin an invocation of ``stage`` at the position ``where``; return the models of the path that ends with it."""
         with self._lock:
             if self.places is None:
                 self.places = RunPlaces(self._model_of, flow=self.flow)

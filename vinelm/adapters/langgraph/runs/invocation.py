@@ -205,7 +205,7 @@ class InvocationScope(OneProcess):
 
     @property
     def is_kept_by_run(self) -> bool:
-        """Whether the run keeps the request's path in memory, since the root graph's channel cannot store all of it."""
+        """Whether the run keeps the request's path in memory, because the graph's state cannot store all of it."""
         return self._run.places is not None
 
     @property
@@ -228,7 +228,7 @@ class InvocationScope(OneProcess):
         return self._run.noting(what, self.path[:-1], self.stage, may_raise=may_raise, passes=passes)
 
     def entry(self) -> Entry:
-        """Return the path's entry for the invocation, with the cost that the run has recorded since its previous entry."""
+        """Return the path's entry for the invocation, with the run's cost since the previous entry."""
         entry: Entry = {"k": len(self.path) - 1, "stage": self.stage, "model": self.path[-1]}
         if self._run.context.request_id is not None:
             entry["request"] = self._run.context.request_id

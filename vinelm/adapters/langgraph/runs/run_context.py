@@ -255,17 +255,19 @@ _ADAPTERS_LOCK = Lock()
 
 
 def note_adapter(adapter: KnowsCaps) -> None:
-    """Register a new adapter, so that :func:`note_cap` can reach it, and mark the main thread's context."""
+    """Register a new adapter: :func:`note_cap` will report cost caps to it. On the main thread, also mark the context
+    variables (:func:`mark_main_context`).
+    """
     mark_main_context()
     with _ADAPTERS_LOCK:
         _ADAPTERS.add(adapter)
 
 
 def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None:
-    """Record that ``adapter`` made ``context``, and that there are requests with a cost cap if ``context`` has one.
+    """Record that ``adapter`` made ``context`` and, if ``context`` has a cost cap, that there are requests with a cap.
 
     The context has a cap if its policy has a guard. A cost budget per request in its objective is a cap only if ``enforces`` is
-    True. A cap is also recorded for the other adapters that have made no context.
+    True. The cap is recorded in ``adapter``; adapters that have made no context so far record it, too.
     """
     adapter.has_contexts = True
     objective, policy = context.objective, context.policy
@@ -278,15 +280,15 @@ def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None
 
 
 def may_be_capped(context: RunContext, adapter: KnowsCaps) -> bool:
-    """Return whether this code may run for a request with a cap that is not visible here.
+    """Return whether this code may belong to a request with a cost cap although it cannot see the request's context.
 
-    This can happen in a thread without a copied context.
+    This happens in a thread that was started without a copy of the context variables.
     """
     return adapter.has_caps and context is _NOTHING and not is_carried()
 
 
 def require_request(context: RunContext, adapter: KnowsCaps, what: str) -> None:
-    """Refuse the call ``what`` if it may belong to a request with a cap that is not visible here (see :func:`may_be_capped`).
+    """Refuse the call ``what`` if it may belong to a request whose cost cap is unknown here (:func:`may_be_capped`).
 
     Raises:
         CallRefused: the code runs in a thread without a request's context, and requests have caps.

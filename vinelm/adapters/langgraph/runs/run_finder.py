@@ -322,7 +322,7 @@ class RunFinder:
         """Begin the invocation of a chat model that is called inside a subgraph or outside of a graph.
 
         The invocation's run is that of the surrounding graph or of the surrounding ``with vine.request(...)``, or a new run.
-        The run keeps its path in memory, since the root graph's channel cannot store the path.
+        This run keeps its path in memory, not in the graph's state.
 
         Args:
             stage: name of the stage.
@@ -643,7 +643,9 @@ def current_runtime() -> Runtime[Any] | None:
 
 
 def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
-    """Return ``run``, with an account in the graph's checkpointer if the run has a cap and the graph a checkpointer."""
+    """Make ``run`` store its payments with the graph's checkpoints, if it has a cap and the graph a checkpointer; return
+    ``run``.
+    """
     if config is not None and run.can_keep_account:
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)

@@ -34,7 +34,7 @@ _LOCK = Lock()
 def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
     """Return the prefetched reads of the run, created on first use and dropped with the run.
 
-    Returns None in a profile, and if no tool is declared and no calls are recorded.
+    Returns None in a profile. Also returns None if the application neither declares tools nor records calls.
     """
     box = settings.tools
     is_heard = bool(box.declared) or box.recorder is not None
@@ -127,9 +127,10 @@ def _tools_here(
     config: RunnableConfig | None,
     offered: Sequence[Any] | None,
 ) -> Mapping[str, DeclaredTool]:
-    """Return the tools that may be prefetched here, by name: the graph's tools, or outside a graph the request's tools.
+    """Return the tools that may be prefetched at the node of ``config``, by name; outside of a graph, the request's tools.
 
-    ``offered`` are the tools offered to the model that is called; None if they are unknown.
+    ``config`` is None outside of a graph. ``offered`` are the tools that are offered to the called model; None if they are
+    unknown.
     """
     box = settings.tools
     if config is not None:

@@ -107,9 +107,9 @@ class AdapterSettings:
         return found
 
     def note_exits(self, again: Iterable[str] = (), end: str | None = None) -> None:
-        """Record that an edge leads to one of the places ``again``, or to ``end`` if the policy ends the request there.
+        """Record where a conditional edge leads: to the places ``again``, or to ``end`` if the policy ends the request there.
 
-        Without ``end``, record that the application asked for the finish node.
+        Without ``end``, record only that the application uses the node ``vine.finish``.
         """
         if end is None:
             self.has_finish = True

@@ -105,10 +105,10 @@ class _Count:
         return next((one.body for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)), ())
 
     def _without(self, statements: Sequence[ast.stmt]) -> tuple[bool, bool]:
-        """Return two truth values about executions of the statements that call no model.
+        """Return (can end, can return): what is possible if the statements are executed without calling a model.
 
-        The first is whether such an execution can reach the end of the statements (or ``continue`` or ``break``). The second
-        is whether one can return from the function.
+        "Can end" is whether the execution can reach the end of the statements, ``continue`` or ``break``. "Can return" is
+        whether it can return from the function.
         """
         returns = False
         for one in statements:
@@ -167,8 +167,10 @@ class _Count:
         return call.func.attr in _HARMLESS or (owner is not None and not holds_chat(owner))
 
     def _is_harmless_function(self, called: Any) -> bool:
-        """Return whether a class or function need not call a model: of Python or LangGraph, or of the application with such
-        calls only.
+        """Return whether a class or function need not call a model.
+
+        Classes, built-in functions, and functions of the standard library, LangGraph and langchain-core call none. A function
+        of the application may call none if its code makes no call that may be a model call, except in loops that may be empty.
         """
         if not isinstance(called, FunctionType):
             return isinstance(called, type | BuiltinFunctionType)
@@ -232,9 +234,10 @@ class _Count:
 
 
 def _parts_of(statement: ast.stmt) -> tuple[Sequence[ast.AST], Sequence[Sequence[ast.stmt]]]:
-    """Return (heads, blocks): the expressions that a statement evaluates first, and its blocks, of which it then runs one.
+    """Return (heads, blocks): the expressions that a statement evaluates first, and the alternative blocks that it runs next.
 
-    A statement without blocks is returned as its own head, with one empty block.
+    A ``try`` statement has one block, which leaves out its handlers. A statement without blocks is returned as its own head,
+    with one empty block.
     """
     match statement:
         case ast.If(test=test, body=body, orelse=orelse):
@@ -260,8 +263,8 @@ def _root_of(expression: ast.AST) -> str:
 def _turns(body: Sequence[ast.stmt]) -> int:
     """Return the factor by which a loop multiplies the number of model calls in its body.
 
-    It is 1 if the body ends with ``return`` or ``break``, since such a loop is a retry. For other loops it stands for many
-    turns.
+    It is 1 if the body ends with ``return`` or ``break``, since such a loop is a retry. Otherwise it is a large number, because
+    the number of turns is unknown.
     """
     last = body[-1]
     if isinstance(last, ast.Try):

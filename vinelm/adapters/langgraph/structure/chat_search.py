@@ -77,9 +77,10 @@ class HeldStages:
     adapters: list[Any] = field(default_factory=list)
 
     def is_one_stage(self, node: str) -> bool:
-        """Return whether the node makes a graph when it runs, so that all its calls can only be planned as one stage.
+        """Return whether all model calls of the node can only be planned together, as one stage.
 
-        Such a node must also call or make a chat model, use no other stage's name, and not be LangGraph's ``ToolNode``.
+        This holds if the node makes a graph when it runs, and calls or makes a chat model. It must also use no other stage's
+        name, and not be LangGraph's ``ToolNode``.
         """
         return self.makes_graph and not self.is_tools and self.names <= {node} and (self.makes_some or bool(self.names))
 
@@ -431,9 +432,10 @@ def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
 
 
 def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
-    """Return the parts of an object to which the attribute chains in ``chains`` refer; the object itself if these are unknown.
+    """Return the parts of an object to which the attribute chains in ``chains`` refer.
 
-    An object may hold one model for each node, as in ``self.agents.writer``.
+    If the code may use the object as a whole, or if the parts are unknown, return the object itself. An object may hold one
+    model for each node, as in ``self.agents.writer``.
     """
     kind = type(value)
     classes = [vars(base) for base in kind.__mro__]

@@ -49,8 +49,9 @@ def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> T
 
 
 def _without_equal_loops(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield the steps, with one way for all ways of a branch that run the same loop: the loop says itself which stage may be
-    first. A stage that stands in several loops could not have ``memory=``.
+    """Yield the steps, in which equal branches that begin with a loop are replaced by the first of them.
+
+    If a single branch remains, its steps replace the branching step.
     """
     for step in steps:
         if isinstance(step, Loop):

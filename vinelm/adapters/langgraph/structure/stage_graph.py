@@ -119,7 +119,7 @@ class NodeGraph:
             waiting += [t for t in targets if t not in waiting and t != END and t not in self._stage_of]
 
     def _outcomes(self, nodes: Collection[str]) -> dict[Together, frozenset[Bound]]:
-        """Return the sets of stages that may run together right after ``nodes``, which run together themselves.
+        """Return the sets of stages that may run together next, after the ``nodes``, which also run together.
 
         Each set is mapped to the ``times=`` limits of the routes that lead to it. If several ways through the graph lead to a
         set, only the limits that are on all of them apply.
@@ -142,10 +142,11 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """Return the sets of stages that may start together after a node, each with its ``times=`` limits.
+        """Return the sets of stages that may start together after a place of the graph, as the keys of a dictionary.
 
-        A request takes all edges of the node. Each edge is a choice: it leads to one of its targets. So a set has the stages
-        that start after one target of each edge. Its limits are those of the routes on the way.
+        A place is a node, or a stage inside a subgraph or on an edge. A request takes all edges of the place, and each edge
+        leads to one of its targets. So a set has the stages that start after one target of each edge, each with the number
+        of places passed before it. The values are the limits ``times=`` of the routes that lead to the stages of a set.
 
         Args:
             node: the place.
@@ -181,13 +182,13 @@ def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[
 
 
 def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
-    """Return which sets of stages may start together if a request takes several edges (or leaves several nodes) at once.
+    """Return which sets of stages may start together if a request takes several edges at once.
 
-    Each mapping in ``sets`` belongs to one edge. Its keys are the sets of stages that may start after the edge; its values are
-    the ``times=`` limits on the way. For each selection of one key from each mapping, the result has one item: the union of the
-    selected keys, with the union of their limits. If several selections give the same stages, only limits common to all of them
-    remain. Keys pair each stage with the number of places passed before it; if a stage is in several keys, the smallest number
-    counts.
+    Each mapping in ``sets`` belongs to one edge, or to one of several nodes that the request leaves. Its keys are the sets of
+    stages that may start then; its values are the ``times=`` limits on the way. For each selection of one key from each
+    mapping, the result has one item: the union of the selected keys, with the union of their limits. If several selections
+    give the same stages, only limits common to all of them remain. A key has pairs (stage, number of nodes passed before it);
+    if a stage is in several keys, the smallest number counts.
 
     Raises:
         WorkflowError: there are too many combinations.

@@ -143,9 +143,9 @@ class _Writer:
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """Return those supersteps of ``onward`` from which requests reach a superstep that another one of ``onward`` reaches.
+        """Return those supersteps of ``onward`` that share a reachable superstep with another one of ``onward``.
 
-        Requests reach such a superstep in any number of steps, including none.
+        A superstep counts as reachable from itself.
         """
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
@@ -283,9 +283,7 @@ class Region:
         return list(dict.fromkeys(then for at in part for then in self.successors.get(at, ()) if then not in part))
 
     def reached(self, at: Together) -> set[Part]:
-        """Return all parts (loops or single supersteps) that can be reached from the superstep ``at``, and the part of ``at``
-        itself.
-        """
+        """Return the part (loop or single superstep) that contains ``at``, and all parts that can be reached from there."""
         waiting = [self.part(at)]
         for part in waiting:  # grows while it is read
             waiting += [p for p in map(self.part, self._onward(part)) if p not in waiting]

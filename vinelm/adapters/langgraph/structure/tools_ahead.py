@@ -198,8 +198,8 @@ class _GraphTools:
     def _is_open(self, node: str, holders: set[str]) -> bool:
         """Return whether a tool may be called right after the model in ``node``, without other code in between.
 
-        ``holders`` are the nodes that call the tool. One of them must be ``node`` or come right after it. Only plain
-        ``ToolNode`` nodes may lie between, and no holder may wrap its calls.
+        ``holders`` are the nodes that call the tool. They must include ``node`` or a node right after it, and none of them may
+        wrap its calls. All nodes between ``node`` and a holder must be plain ``ToolNode`` nodes.
         """
         if node not in self._held:  # a task of LangGraph's functional API: its entrypoint is the only node
             return len(self._held) == 1
@@ -300,9 +300,7 @@ class _Reach(ObjectSearch):
         return self._asks or id(interrupt) in self._seen or len(self._seen) >= MOST_OBJECTS
 
     def _add_graph(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
-        """Add a subgraph ``graph``. Only one fact about it is kept: whether it may ask a person. Its tools and runs are
-        separate.
-        """
+        """Record whether the subgraph ``graph`` may interrupt to ask a person. Nothing else of the subgraph is recorded."""
         inner = _Reach(self._node)
         inner._seen[id(graph)] = graph
         for node in graph.nodes.values():

@@ -23,7 +23,7 @@ _HOOKS = (".before_agent", ".before_model", ".after_model", ".after_agent")
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The maximum number of times that a route may lead to a place, from ``times=``."""
+    """The maximum number of times that a route may lead to a place, as set by the application with ``times=``."""
 
     place: str
     times: int
@@ -84,7 +84,10 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
 
 
 def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
-    """Return a copy of ``ways``, the possible successors of each place, in which the stages of these places may be repeated."""
+    """Return a copy of ``ways`` in which each of these places may run its stage several times in a row.
+
+    ``ways`` has the possible successors of each place.
+    """
     choices = dict(ways.choices)
     for place in ways.stage_of.keys() & set(places):
         choices[place] = [{place: frozenset(), f"{place}/done": frozenset()}]
@@ -93,7 +96,10 @@ def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
 
 
 def with_skips(ways: Ways, places: Iterable[str]) -> Ways:
-    """Return a copy of ``ways``, the possible successors of each place, in which the stages of these places may be skipped."""
+    """Return a copy of ``ways`` in which a request may skip the stage of each of these places.
+
+    ``ways`` has the possible successors of each place.
+    """
     found = Ways(dict(ways.stage_of), dict(ways.choices), ways.unclear)
     for place in ways.stage_of.keys() & set(places):
         part, skipped, behind = f"{place}/called", f"{place}/skipped", ways.choices[place]
@@ -158,9 +164,10 @@ class _Whole:
             self._add_node(path, place, own, found, behind, inside)
 
     def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
-        """Return where a node leads, given ``onward``, the choices that its edges make.
+        """Return where a node leads: to the models that the code of its edges calls, one after the other, then to ``onward``.
 
-        If the code of the edges calls models, each of these models becomes a place between the node and ``onward``.
+        If that code calls no model, the result is ``onward``, the possible successors along the edges. Adds the models as
+        places.
         """
         for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
