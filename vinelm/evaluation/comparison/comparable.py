@@ -89,7 +89,7 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
         one = next((plan for plan in good if plan.path_cost_usd <= SAVED * today.path_cost_usd), None)
         if one is not None and all(one is not other for other in found):
             found.append(one)
-    return found
+    return [*found]
 
 
 def within(cost_usd: float, confidence: float | None = None) -> Objective:
