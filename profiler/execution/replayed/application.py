@@ -24,6 +24,8 @@ from vinelm.requests.workflow import Request, Workflow
 _MOST_STEPS = 100_000
 """The most steps that one run may take; the template bounds its calls."""
 _LONGEST_WAIT_S = 1.0  # for a thread that may itself wait for the event loop
+_GRACE_S = 0.25
+"""How long an application may take to return after its job has ended."""
 
 
 class Application:
@@ -159,8 +161,23 @@ class _InOrder(ThreadPoolExecutor):
 
 
 async def _in_order(run: Coroutine[Any, Any, dict[str, Any] | None], policy: ReplayPolicy) -> dict[str, Any] | None:
+    """Await ``run``, which runs the application, and return its result; None if the application does not return after the job
+    has ended.
+
+    The exception that ends the job may be lost in another task, such as a step of a LlamaIndex workflow, or be caught and
+    retried; the application would then wait forever.
+    """
     asyncio.get_running_loop().set_default_executor(_InOrder(policy))
-    return await run
+    running = asyncio.ensure_future(run)
+    while not running.done():
+        has_ended = policy.halted is not None
+        await asyncio.wait([running], timeout=_GRACE_S)
+        if has_ended and not running.done():
+            await policy.calls_end()
+            running.cancel()
+            await asyncio.wait([running], timeout=_GRACE_S)
+            return None
+    return running.result()
 
 
 @contextmanager
