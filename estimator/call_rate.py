@@ -97,9 +97,10 @@ class CallRate:
     def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
         """Return ``annotated``, which was estimated from :meth:`warm_rows`, with the costs at the service's request rate.
 
-        Rates are computed by path, so the cost of a path without results is as accurate as the cost of other paths. If a node
-        of the trie stands for several sequences of calls, it is unknown what an earlier call left in the cache. All nodes of a
-        stage and model then get the mean of their results.
+        The expected cost of cache misses is added to the cost of each node. It is computed from the rate at which requests
+        would reach the node if all of them followed its path. The node's results are not used for this, so it also works for a
+        path without results. If a node of the trie stands for several sequences of calls, it is unknown what an earlier call
+        left in the cache. Then the same cost is added to all nodes of a stage and model: the mean over all of their results.
         """
         if not self._shared:
             return annotated

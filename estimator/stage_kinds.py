@@ -66,7 +66,7 @@ class StageKinds(OneKind):
 
     @staticmethod
     def of(template: Template) -> OneKind:
-        """Return the application's stage and the type of each template stage; :class:`OneKind` if no types are declared."""
+        """Return a template's :class:`StageKinds`, or :data:`ONE_KIND` if the template does not distinguish request types."""
         stage = np.array(template.base_numbers, np.int64)
         kind = np.arange(len(stage)) // (1 + stage.max())
         return StageKinds(stage, kind) if kind.any() else ONE_KIND

@@ -148,9 +148,9 @@ class Verdicts:
     def follows(self) -> FloatArray:
         """For each judge, P(label of the judge's result | its signal, the label of the result before it).
 
-        The shape is (judges, labels + 1, labels). The second axis is the label of the result before it; its last index means
-        that there is no such result. The third axis is the label of the judge's result. The probability is 0 for a label whose
-        signal the judge cannot give, or whose next stage cannot follow the judge.
+        The shape is (judges, labels + 1, labels). The second axis is the label of the result before it; the last index is for
+        a judge's result without a result before it. The third axis is the label of the judge's result. The probability is 0 for
+        a label whose signal the judge cannot give, or whose next stage cannot follow the judge.
         """
         n = len(self.labels)
         counts = np.zeros((len(self._stages[0]), n + 1, n))

@@ -350,7 +350,7 @@ def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tupl
     """Return the root mean square error of P(right) over the nodes with several held-out results, and the number of these
     nodes.
 
-    The error is corrected for the sampling noise of the results; it is None if there is no such node. ``pairs`` has the fit to
+    The error is corrected for the sampling noise of the results; it is None if the number is 0. ``pairs`` has the fit to
     each half of the requests, with the results of the other half.
     """
     total = weight = 0.0

@@ -172,7 +172,10 @@ class UnitChat:
         self.nodes.setdefault(stage, node)
 
     async def calls_end(self) -> None:
-        """Do not wait: a job runs only the calls of a single node, even if several nodes start together."""
+        """Return at once, without waiting for calls in other coroutines.
+
+        A job runs only the calls of a single node, even if several nodes start together.
+        """
 
     def admit_inner(self, stage: str, *, node: str) -> None:
         """Raise for a call inside a subgraph, because a job cannot resume from a checkpoint there.

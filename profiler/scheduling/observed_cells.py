@@ -244,9 +244,9 @@ class AnswersOfToday:
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether the check for right answers cannot fail yet, even if the next ``more`` answers are wrong, too.
+        """Return whether ``more`` further wrong answers would still be too few for the check to fail.
 
-        The check fails if enough answers are wrong and none is right. Also True if the check is disabled.
+        The check fails once ``after`` requests have a wrong answer and no answer is right. True if the check is disabled.
         """
         return self._after is None or len(self.wrong) + more < self._after
 

@@ -300,7 +300,8 @@ class PriceBounds:
     def reached(self, number: int) -> None:
         """Record that all paths before position ``number`` are committed.
 
-        At the first call for each block of paths, the present price bound is stored as the bound of the block after it.
+        When a block is reached for the first time, the price bound learned so far is copied, and the copy becomes the bound of
+        the next block. Results that are learned later do not change the copy.
         """
         block = block_of(number, self._doublings)
         if block + 1 not in self._of_block:

@@ -142,9 +142,9 @@ class BatchRecords:
             return json.loads(text) if text else None
 
     def note_terms(self, terms: Mapping[str, Any]) -> None:
-        """Record the settings with which the requests of a dataset run choose models, as plain JSON.
+        """Record, as plain JSON, those settings of a dataset run that decide which models its requests call.
 
-        A resumed request needs the same settings, so that it makes the same calls again.
+        If the run is interrupted and continued, it uses the recorded settings, so that its requests make the same calls again.
         """
         with self._database.transaction() as connection:
             schema.set_meta(connection, _TERMS, json.dumps(dict(terms)))

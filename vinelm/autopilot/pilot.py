@@ -399,9 +399,10 @@ class Pilot:
             state.since, state.chosen = max(self.kept.units, default=0), 0
 
     def _begin(self, state: StepState, why: str) -> None:
-        """Let the current model answer all calls of a step again, and begin a new attempt on new calls.
+        """Stop serving a step's plan, if it has one, and begin a new attempt to find a plan.
 
-        If a plan served until now, ``why`` is the reason, and is logged as an alarm; otherwise it is "".
+        From now on, the current model answers all calls of the step. The new attempt uses only calls that are recorded from now
+        on. ``why`` is the reason; if a plan was serving, the reason is logged and stored as an alarm.
         """
         if why and state.plan is not None:
             day = datetime.fromtimestamp(self._day() * 86_400.0, UTC).date().isoformat()

@@ -24,7 +24,7 @@ class ComparesAnswers(Protocol):
         """Return whether the two answers are the same."""
 
     def audit(self, recorded: Sequence[Mapping[str, Any]]) -> float:
-        """Return the fraction, in [0, 1], of the pairs of equal answers that people still have to compare.
+        """Return which fraction, in [0, 1], of the answers that count as equal to the recorded ones people should check, too.
 
         It is above 0 if answers that count as equal may have different scores. ``recorded`` are the current setup's answers.
         """

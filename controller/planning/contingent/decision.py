@@ -69,10 +69,11 @@ def explained(options: list[Option]) -> list[Option]:
 
 @dataclass
 class ContingentDecision(Decision):
-    """A plan with a model for each branch. It has no single end, so its ``target`` is the request's own node.
+    """A plan with a model for each branch. It may end at several nodes, so ``target`` is not an end: it is equal to ``node``.
 
-    Accuracy, dollars and seconds are means over requests that are at ``node`` and continue on one of the branches. If
-    ``node`` is the root, they are means over all requests.
+    Accuracy and dollars are means over the requests that the application continues from ``node`` with one of the stages in
+    :attr:`next_models`. If ``node`` is the root, they are means over all requests. ``path_latency_s`` is not a mean: it has the
+    seconds of the plan's slowest possible sequence of calls.
     """
 
     plan: Plan = field(compare=False, repr=False)

@@ -240,7 +240,7 @@ class ReplicaGate:
         return any(replica.limiter.is_limited for replica in self._replicas)
 
     def in_flight(self) -> dict[str, int]:
-        """Return the number of this gate's calls that each replica is serving, by engine."""
+        """Return how many of this gate's calls each replica is serving now, keyed by the name of the replica's engine."""
         with self._lock:
             return {replica.engine: replica.in_flight for replica in self._replicas}
 

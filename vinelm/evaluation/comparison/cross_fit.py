@@ -131,7 +131,8 @@ class CrossFit:
     def within_tried(self) -> CrossFit:
         """Return a copy in which the plans tested on a part of the requests use only steps that enough of these requests took.
 
-        A step is a model that is called after certain earlier calls.
+        A step is the call of one model directly after one particular sequence of earlier calls. A call of the same model after
+        another sequence is a different step.
         """
         found = copy(self)
         pairs = zip(self.planning, self.bought, strict=True)

@@ -210,12 +210,12 @@ class Fit:
         return {trie.policy: self.plans if trie is self.whole else plans_over(trie) for trie in self.whole.tries}
 
     def choose(self, objective: Objective, *, votes: bool = True) -> dict[PolicyName, ChosenPolicy]:
-        """Return, by name, the policy of each kind that these requests' rows predict to be best for an objective. Kinds
-        that cannot meet the objective are left out.
+        """Return the best policy of each kind for an objective, as predicted from :attr:`rows`, keyed by the name of the kind.
 
-        With ``votes``, a vote of several models and asking until two answers agree are included if accuracy is
-        maximized and answers can be compared. If request types are distinguished, VineLM's plan without types is a
-        separate policy.
+        Kinds of policies that cannot meet the objective are left out. With ``votes``, two further kinds are included if
+        accuracy is maximized without a bound on latency and answers can be compared. ``vote`` asks several models and returns
+        the most frequent answer; ``two_agree`` asks models one after the other until two answers agree. If request types are
+        distinguished, VineLM's plan without types is a separate kind, ``no_kinds``.
         """
         found: dict[PolicyName, ChosenPolicy] = {}
         for name, plans in self.planned.items():

@@ -106,9 +106,10 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
     total cost of all branches. If a branch is repeated in another run, it may use another model; then the first branch's entry
     is kept.
 
-    Parallel stages write one position each. Different stages at one position in one superstep raise an error. Runs without a
-    plan are an exception: the stages get consecutive positions, since no template orders them. In such runs, each ``VineLM``
-    object of the application (for example one per file) counts positions separately.
+    Each of several parallel stages writes an entry with a different position. If two different stages write entries with the
+    same position in one superstep, an error is raised. Runs without a plan are an exception: the stages get consecutive
+    positions, since no template orders them. In such runs, each ``VineLM`` object of the application (for example one per file)
+    counts positions separately.
 
     A note adds an outcome to the entry at its position; only the first note counts. Entries of chat models stay pending in the
     channel until the superstep ends (:meth:`wait`). The end of a run only closes the path; :func:`is_new_request` decides

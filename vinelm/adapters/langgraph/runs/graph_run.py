@@ -104,7 +104,10 @@ class Superstep:
         return choice
 
     def end(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the models and the stages of the path after the superstep, as far as models have been chosen."""
+        """Return the models and the stages of the whole path, from the request's first invocation to this superstep's stages.
+
+        Stages of this superstep whose models are not chosen yet are left out.
+        """
         placed = sorted((len(choice.path), stage, choice.path[-1]) for stage, choice in self.choices.items())
         return (*self.prefix, *(model for _, _, model in placed)), (*self.stages, *(stage for _, stage, _ in placed))
 
