@@ -32,14 +32,13 @@ class BranchingRates:
         return [name for name in ARM_ARRAYS if getattr(self, name) is None]
 
     def arms_at(self, source: Any, items: Any = slice(None)) -> tuple[Any, Any]:
-        """Return ``arm`` and ``arm_success`` of branches. If they are None, compute them for a trie in which one stage can
-        follow each node.
+        """Return the chances that a branch comes next, and that it does while the answer so far is right, for some branches.
 
-        That stage then follows unless the request stops.
+        If the arrays are None, one stage can follow each node: it follows unless the request stops.
 
         Args:
             source: the node that each branch leaves, or one node.
-            items: the index of each branch in ``arm``, or of one branch; by default all.
+            items: the index of each branch, or of one branch; by default all.
         """
         if self.arm is None or self.arm_success is None:
             return 1.0 - self.stop[source], self.success[source] - self.stop_success[source]

@@ -110,7 +110,7 @@ def chats_of(client: Any) -> Callable[[str], BaseChatModel]:
 
 
 def with_clients(llm: Any, around: Callable[[Any], Any]) -> Any:
-    """Return a copy of LlamaIndex's ``OpenAI`` that calls models through the clients that ``around`` makes of its own clients.
+    """Return a copy of LlamaIndex's ``OpenAI`` that calls models through what ``around`` makes of its clients.
 
     Raises:
         ConfigError: the object's class makes its clients in another way, such as those for Azure.
