@@ -4,7 +4,7 @@ import asyncio
 import copy
 import operator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from kit.wire.client import PRICE
@@ -295,6 +295,44 @@ def test_a_client_of_the_sdk_runs_what_each_call_names_as_it_is_set_up(vine, ser
         assert ask("gpt-4.1") == "another-model"
     with pytest.raises(openai.BadRequestError, match="no price known for 'openai/nobodys'"):
         ask("nobodys")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_llamaindex_calls_models_through_wrapped_clients(vine, server, is_async):
+    """A stand-in for LlamaIndex's class, which makes its clients late; the real one is tried in test_openai_frameworks.py."""
+    openai = pytest.importorskip("openai")
+
+    class OpenAI(BaseModel):
+        model: str
+        reuse_client: bool = False
+        _client: Any = None
+        _aclient: Any = None
+
+        def _get_client(self):
+            self._client = self._client or openai.OpenAI(api_key="sk-mine", base_url=server.url)
+            return self._client
+
+        def _get_aclient(self):
+            self._aclient = self._aclient or openai.AsyncOpenAI(api_key="sk-mine", base_url=server.url)
+            return self._aclient
+
+    OpenAI.__module__ = "llama_index.llms.openai.base"
+    mine = OpenAI(model="gpt-4.1")
+    llm = vine.around(mine, "write")
+    assert (type(llm), llm.model, llm.reuse_client) == (OpenAI, "gpt-4.1", True)
+    asked = {"model": llm.model, "messages": [{"role": "user", "content": "?"}]}
+
+    def ask(one):
+        if is_async:
+            return asyncio.run(one._get_aclient().chat.completions.create(**asked)).model
+        return one._get_client().chat.completions.create(**asked).model
+
+    assert ask(llm) == "gpt-4.1"
+    with vine.request(policy=policy_of(vine, "other")):
+        assert (ask(llm), ask(mine)) == ("another-model", "gpt-4.1")  # the application's own object is as it was
+    del OpenAI._get_aclient
+    with pytest.raises(ConfigError, match="this version of LlamaIndex makes its clients in a way"):
+        vine.around(OpenAI(model="gpt-4.1"))
 
 
 def test_another_model_gets_the_settings_that_it_shares(vine, server):

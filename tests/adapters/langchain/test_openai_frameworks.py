@@ -86,3 +86,25 @@ def test_pydantic_ai_with_a_tool_and_a_structured_result(client, server):
     result = asyncio.run(agent.run("weather in Rome?"))
     assert result.output == City(name="Rome", is_sunny=True)
     assert server.asked[-1].json["messages"][-1]["content"] == "sun in Rome"
+
+
+def test_llamaindex_with_a_structured_result_and_a_stream(server):
+    """Both through the model of the framework, which is wrapped itself."""
+    llms = pytest.importorskip("llama_index.llms.openai")
+    from llama_index.core.llms import ChatMessage
+    from llama_index.core.prompts import PromptTemplate
+
+    class City(BaseModel):
+        """A city."""
+
+        name: str
+
+    mine = llms.OpenAI(model="gpt-4.1", api_key="sk-mine", api_base=server.url)
+    llm = VineLM(["openai:gpt-4.1"]).around(mine, "write")  # the changed line
+    server.answers(scripted(("City", {"name": "Rome"}), "sunny"))
+    assert llm.structured_predict(City, PromptTemplate("where is {what}?"), what="the Forum") == City(name="Rome")
+
+    async def streamed():
+        return [chunk.delta async for chunk in await llm.astream_chat([ChatMessage(role="user", content="weather?")])]
+
+    assert "".join(asyncio.run(streamed())) == "sunny"

@@ -195,6 +195,34 @@ def test_a_call_beside_the_one_at_which_a_unit_ends_is_not_cancelled():
     ]  # fmt: skip
 
 
+def test_an_application_that_waits_for_a_task_that_the_end_of_a_unit_killed_is_ended():
+    """The steps of a LlamaIndex workflow are tasks, whose results the application waits for: a check ran forever."""
+
+    def build(vine):
+        draft, check = vine.chat_model("draft"), vine.chat_model("check")
+
+        async def solve(inputs):
+            events = asyncio.Queue()
+
+            async def steps():
+                said = await draft.ainvoke(inputs["question"])
+                await events.put((await check.ainvoke(said.text)).text)
+
+            task = asyncio.create_task(steps())
+            return {"answer": await events.get(), "is_done": task.done()}
+
+        return solve
+
+    price = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2026-01-01"}
+    catalog = Catalog.from_chat_models({"m0": Late(), "m1": Late()}, prices={"m0": price, "m1": price})
+    template = Template((Stage("draft", ("m0", "m1")), Stage("check", ("m0", "m1"))))
+    workflow = toy(n_requests=1, build=build, template=template, score=lambda request, state: True)
+    found = walk(make_units(workflow, catalog, create_backends(catalog)), workflow.requests[0])
+    assert [(outcome.observation.stage, outcome.observation.failure) for outcome in found.values()] == [
+        *[("draft", None)] * 2, *[("check", None)] * 4,
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("said", "is_same"),
     [
