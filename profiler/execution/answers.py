@@ -22,7 +22,7 @@ class BesideLabel(NamedTuple):
         shown: a line with the labels, and with the place in the final state that holds the value of the first one; if no place
             holds it, with the end of the state.
         answer_at: Python code that reads this place from ``state``, if the answer is surely there: the only such place, or
-            one with the label's name. Otherwise empty.
+            the one with the label's name as its key. Otherwise empty, as for a message before the last one.
     """
 
     shown: str
@@ -49,7 +49,8 @@ def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]
     said = f"request {request.id!r} has the label {named}"
     if place is not None:
         elsewhere = {path for path in places if path != place and not path.startswith("messages")}
-        is_sure = (name in place or not elsewhere) and "json.loads(" not in place
+        is_sure = (re.findall(r"\w+", place)[-1:] == [name] or not elsewhere) and "json.loads(" not in place
+        is_sure = is_sure and (not place.startswith("messages") or place.startswith("messages[-1]"))
         key, rest = re.fullmatch(r"([^.\[]+)(.*)", place, re.DOTALL).groups() if is_sure else ("", "")  # type: ignore[union-attr]
         code = f"state[{key!r}]{rest}" if is_sure else ""
         line = f"{said}, and the final state has that in {place}: is that the answer?"

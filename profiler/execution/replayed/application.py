@@ -24,8 +24,8 @@ from vinelm.requests.workflow import Request, Workflow
 _MOST_STEPS = 100_000
 """The most steps that one run may take; the template bounds its calls."""
 _LONGEST_WAIT_S = 1.0  # for a thread that may itself wait for the event loop
-_GRACE_S = 0.25
-"""How long an application may take to return after its job has ended."""
+_GRACE_S = 1.0
+"""How long a function of the application may take to return after its job has ended."""
 
 
 class Application:
@@ -113,7 +113,7 @@ class Application:
 
         with _inherited({**config, "max_concurrency": 1}):
             if self._is_async:
-                return asyncio.run(_in_order(run(), policy))
+                return asyncio.run(_in_order(_returned(run(), policy), policy))
             try:
                 return app.invoke(inputs, context=context)
             except (StageReachedError, StageParkedError):
@@ -161,13 +161,16 @@ class _InOrder(ThreadPoolExecutor):
 
 
 async def _in_order(run: Coroutine[Any, Any, dict[str, Any] | None], policy: ReplayPolicy) -> dict[str, Any] | None:
-    """Await ``run``, which runs the application, and return its result; None if the application does not return after the job
-    has ended.
+    asyncio.get_running_loop().set_default_executor(_InOrder(policy))
+    return await run
+
+
+async def _returned(run: Coroutine[Any, Any, dict[str, Any] | None], policy: ReplayPolicy) -> dict[str, Any] | None:
+    """Await a function of the application and return its result; None if it does not return after the job has ended.
 
     The exception that ends the job may be lost in another task, such as a step of a LlamaIndex workflow, or be caught and
-    retried; the application would then wait forever.
+    retried. The function would then wait forever, or for long.
     """
-    asyncio.get_running_loop().set_default_executor(_InOrder(policy))
     running = asyncio.ensure_future(run)
     while not running.done():
         has_ended = policy.halted is not None

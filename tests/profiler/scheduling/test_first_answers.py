@@ -91,6 +91,8 @@ class Reply(BaseModel):
         ({"draft": '{"action": "42"}'}, "json.loads(draft)['action']", ""),
         ({"info": {"gold": "42", "why": "42"}}, "info['gold']", 'state["info"]["gold"]'),
         ({"info": {"name": "42", "why": "42"}}, "info['name']", ""),  # which of the two is not known
+        ({"golden": {"first": "42"}, "other": "42"}, "golden['first']", ""),
+        ({"messages": [{"content": "42"}, {"content": "?"}]}, "messages[-2]['content']", ""),
     ],
 )
 def test_the_place_of_the_label_in_the_state_is_named(state, place, code):
