@@ -792,7 +792,8 @@ def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
 def ends(found: Moments, factor: float = 1.0, level: float = LEVEL) -> tuple[float, float]:
     """Return the lower and upper end of a mean's confidence interval.
 
-    Each end is moved outward to allow for rare losses (or gains) that happened not to be observed.
+    Each end is corrected by the third moment (Johnson 1978), as if one more request had been lost (or won): rare losses may
+    happen not to be observed, and the usual interval is then too short.
 
     Args:
         found: The moments of the mean.

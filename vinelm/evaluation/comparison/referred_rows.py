@@ -206,8 +206,9 @@ class ReferredRows:
 
         Only answers that count as equal to today's are considered.
 
-        The bound is the end of a confidence interval, computed from those answers that people were asked about. Requests with
-        the same prompt carry the same information, so they count as fewer requests.
+        The bound is the upper end of a confidence interval of a binomial share (Clopper and Pearson 1934), computed from those
+        answers that people were asked about. Requests with the same prompt carry the same information, so that their effective
+        number is used (Korn and Graubard 1998).
 
         Args:
             pairs: The plan's answers, as (request id, digest).
