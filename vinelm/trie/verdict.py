@@ -383,7 +383,7 @@ class Verdict:
         """
         if failed is None:
             return None, 0.0
-        # The first failure's own interval keeps the error of all tests at 5 %. The others' hold together at 99 %: at most 1 % more.
+        # The first failure's own interval keeps the error of all tests at 5 %; the others' hold together at 99 %: 1 % more.
         shares = [(self._share(failed, failed.gain_low, 0.99), failed)]
         shares += [(self._share(one, one.widened(CHOSEN).best_low, 1.0), one) for one in self.rungs if one is not failed]
         share, plan = max(shares, key=lambda found: found[0] * found[1].saved_usd)
