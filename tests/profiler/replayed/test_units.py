@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import random
+import time
 from itertools import product
 
 import pytest
@@ -164,11 +165,21 @@ class Late(BaseChatModel):
         return "late"
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        raise NotImplementedError
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("fine"))])
 
     async def _agenerate(self, messages, stop=None, run_manager=None, **kwargs):
         await asyncio.sleep(0.05)
-        return ChatResult(generations=[ChatGeneration(message=AIMessage("fine"))])
+        return self._generate(messages)
+
+
+def drafts_and_checks(build):
+    """The stage and the failure of each row of an application that drafts and checks with late models."""
+    price = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2026-01-01"}
+    catalog = Catalog.from_chat_models({"m0": Late(), "m1": Late()}, prices={"m0": price, "m1": price})
+    template = Template((Stage("draft", ("m0", "m1")), Stage("check", ("m0", "m1"))))
+    workflow = toy(n_requests=1, build=build, template=template, score=lambda request, state: True)
+    found = walk(make_units(workflow, catalog, create_backends(catalog)), workflow.requests[0])
+    return [(outcome.observation.stage, outcome.observation.failure) for outcome in found.values()]
 
 
 def test_a_call_beside_the_one_at_which_a_unit_ends_is_not_cancelled():
@@ -185,14 +196,45 @@ def test_a_call_beside_the_one_at_which_a_unit_ends_is_not_cancelled():
 
         return solve
 
-    price = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2026-01-01"}
-    catalog = Catalog.from_chat_models({"m0": Late(), "m1": Late()}, prices={"m0": price, "m1": price})
-    template = Template((Stage("draft", ("m0", "m1")), Stage("check", ("m0", "m1"))))
-    workflow = toy(n_requests=1, build=build, template=template, score=lambda request, state: True)
-    found = walk(make_units(workflow, catalog, create_backends(catalog)), workflow.requests[0])
-    assert [(outcome.observation.stage, outcome.observation.failure) for outcome in found.values()] == [
-        *[("draft", None)] * 2, *[("check", None)] * 4,
-    ]  # fmt: skip
+    assert drafts_and_checks(build) == [*[("draft", None)] * 2, *[("check", None)] * 4]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_nodes_side_by_side_in_a_function_call_in_the_graph_s_order(is_async):
+    """A run and its replay must agree on which call is the first, however long each node takes."""
+    from langgraph.graph import START, StateGraph
+
+    def build(vine):
+        def node(stage, delay_s):
+            model = vine.chat_model(stage)
+
+            def run(state):
+                time.sleep(delay_s)
+                model.invoke(state["question"])
+
+            async def arun(state):
+                await asyncio.sleep(delay_s)
+                await model.ainvoke(state["question"])
+
+            return arun if is_async else run
+
+        graph = StateGraph(dict)
+        for name, stage, delay_s in (("1", "draft", 0.05), ("2", "check", 0.0)):  # LangGraph begins them in this order
+            graph.add_node(name, node(stage, delay_s))
+            graph.add_edge(START, name)
+        app = graph.compile()
+
+        def solve(inputs):
+            app.invoke(inputs)
+            return {"answer": "done"}
+
+        async def asolve(inputs):
+            await app.ainvoke(inputs)
+            return {"answer": "done"}
+
+        return asolve if is_async else solve
+
+    assert drafts_and_checks(build) == [*[("draft", None)] * 2, *[("check", None)] * 4]
 
 
 def test_an_application_that_waits_for_a_task_that_the_end_of_a_unit_killed_is_ended():
@@ -213,14 +255,7 @@ def test_an_application_that_waits_for_a_task_that_the_end_of_a_unit_killed_is_e
 
         return solve
 
-    price = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2026-01-01"}
-    catalog = Catalog.from_chat_models({"m0": Late(), "m1": Late()}, prices={"m0": price, "m1": price})
-    template = Template((Stage("draft", ("m0", "m1")), Stage("check", ("m0", "m1"))))
-    workflow = toy(n_requests=1, build=build, template=template, score=lambda request, state: True)
-    found = walk(make_units(workflow, catalog, create_backends(catalog)), workflow.requests[0])
-    assert [(outcome.observation.stage, outcome.observation.failure) for outcome in found.values()] == [
-        *[("draft", None)] * 2, *[("check", None)] * 4,
-    ]  # fmt: skip
+    assert drafts_and_checks(build) == [*[("draft", None)] * 2, *[("check", None)] * 4]
 
 
 @pytest.mark.parametrize(
