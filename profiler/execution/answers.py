@@ -21,8 +21,8 @@ class BesideLabel(NamedTuple):
     Attributes:
         shown: a line with the labels, and with the place in the final state that holds the value of the first one; if no place
             holds it, with the end of the state.
-        answer_at: Python code that reads this place from ``state``, if the answer is surely there: the only such place, or
-            the one with the label's name as its key. Otherwise empty, as for a message before the last one.
+        answer_at: Python code that reads this place from ``state``, if its key is the label's name. Otherwise empty: the place
+            may be another text of the model, such as its reasoning.
     """
 
     shown: str
@@ -48,8 +48,7 @@ def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]
     named = ", ".join(f"{name} {_short(label)}" for name, label in labels.items()) or "none"
     said = f"request {request.id!r} has the label {named}"
     if place is not None:
-        elsewhere = {path for path in places if path != place and not path.startswith("messages")}
-        is_sure = (re.findall(r"\w+", place)[-1:] == [name] or not elsewhere) and "json.loads(" not in place
+        is_sure = re.findall(r"\w+", place)[-1:] == [name] and "json.loads(" not in place
         is_sure = is_sure and (not place.startswith("messages") or place.startswith("messages[-1]"))
         key, rest = re.fullmatch(r"([^.\[]+)(.*)", place, re.DOTALL).groups() if is_sure else ("", "")  # type: ignore[union-attr]
         code = f"state[{key!r}]{rest}" if is_sure else ""

@@ -79,20 +79,19 @@ def test_only_what_runs_today_counts_and_any_model_s_right_answer_settles_it():
 
 
 class Reply(BaseModel):
-    answer: str
+    gold: str
 
 
 @pytest.mark.parametrize(
     ("state", "place", "code"),
     [
-        ({"structured_response": Reply(answer="42")}, "structured_response.answer", 'state["structured_response"].answer'),
-        ({"structured_response": {"answer": 42}}, "structured_response['answer']", 'state["structured_response"]["answer"]'),
-        ({"result": {"found": [{"value": " 42 "}]}}, "result['found'][-1]['value']", 'state["result"]["found"][-1]["value"]'),
-        ({"draft": '{"action": "42"}'}, "json.loads(draft)['action']", ""),
-        ({"info": {"gold": "42", "why": "42"}}, "info['gold']", 'state["info"]["gold"]'),
-        ({"info": {"name": "42", "why": "42"}}, "info['name']", ""),  # which of the two is not known
-        ({"golden": {"first": "42"}, "other": "42"}, "golden['first']", ""),
-        ({"messages": [{"content": "42"}, {"content": "?"}]}, "messages[-2]['content']", ""),
+        ({"structured_response": Reply(gold="42")}, "structured_response.gold", 'state["structured_response"].gold'),
+        ({"structured_response": {"gold": 42}}, "structured_response['gold']", 'state["structured_response"]["gold"]'),
+        ({"result": {"found": [{"gold": " 42 "}]}}, "result['found'][-1]['gold']", 'state["result"]["found"][-1]["gold"]'),
+        ({"draft": '{"gold": "42"}'}, "json.loads(draft)['gold']", ""),
+        ({"info": {"why": "42", "gold": "42"}}, "info['gold']", 'state["info"]["gold"]'),
+        ({"golden": {"why": "42"}}, "golden['why']", ""),  # the reasoning, where the answer is of another type
+        ({"messages": [{"gold": "42"}, {"content": "?"}]}, "messages[-2]['gold']", ""),
     ],
 )
 def test_the_place_of_the_label_in_the_state_is_named(state, place, code):
