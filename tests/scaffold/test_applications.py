@@ -866,6 +866,18 @@ def test_a_function_of_plain_data_answers_a_request_wherever_its_graph_runs(fold
     assert "Ready." in capsys.readouterr().out
 
 
+ANSWERING = "async def reply(question: str, loud: bool = False) -> dict:\n    return {'answer': llm.invoke(question).text}\n"
+
+
+def test_the_one_function_of_plain_data_needs_no_name(folder, capsys):
+    other = ANSWERING.replace("reply", "summary")
+    assert "name the function that returns it: it has reply, summary" in init(folder, capsys, LLM + ANSWERING + other, "")
+    found = init(folder, capsys, LLM + ANSWERING, "", "--apply", "--json")  # HEAD has a tool, which calls no model
+    assert isinstance(found, dict), found
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "Ready." in capsys.readouterr().out
+
+
 def test_functions_that_make_graphs_are_named_if_there_are_several(folder, capsys):
     other = 'def small_app():\n    return one_node("small", write).compile()\n'
     said = init(folder, capsys, MAKER + other, "", "--yes")

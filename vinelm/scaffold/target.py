@@ -20,6 +20,7 @@ from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.path.copied import held_in
+from vinelm.adapters.langgraph.structure.chat_search import holds_chat
 from vinelm.errors import ConfigError, InputError, WorkflowError
 from vinelm.foreign_code import explained
 from vinelm.io.file_kinds import near
@@ -336,6 +337,9 @@ def _only_graph(module: ModuleType) -> str:
     makers = _makers(module)
     if "build" in makers or len(makers) == 1:
         return "build" if "build" in makers else makers[0]
+    makers = makers or _answering(module)
+    if len(makers) == 1:
+        return makers[0]
     known = f": it has {', '.join(makers)}" if makers else ""
     raise ConfigError(f"{module.__name__} has no graph at module level: name the function that returns it{known}{_NO_GRAPH}")
 
@@ -370,6 +374,16 @@ def _makers(module: ModuleType) -> list[str]:
     found = [name for name in functions if _only_builds(own[name])]
     methods = {name: filter(inspect.isfunction, vars(one).values()) for name, one in own.items() if isinstance(one, type)}
     return found or [name for name, among in methods.items() if any(graph_code(method).builds for method in among)]
+
+
+def _answering(module: ModuleType) -> list[str]:
+    """Return the names of a module's public functions that make a value of plain data, such as ``question: str``, and whose
+    code refers to a model.
+    """
+    own = {name: one for name, one in vars(module).items() if inspect.isfunction(one) and one.__module__ == module.__name__}
+    found = {name: required_of(one) for name, one in own.items() if not name.startswith("_") and returns_value(one)}
+    plain = [name for name, required in found.items() if required and _takes_plain(own[name], required)]
+    return [name for name in plain if holds_chat(own[name])]
 
 
 def _kind(value: Any, where: str) -> Kind:
