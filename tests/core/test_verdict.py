@@ -126,6 +126,8 @@ def test_buying_ends_once_no_later_look_would_see_more_of_the_plan():
     shared = plan(0.5, 0.01, 0.054, wider=1.2, answers=100, lost=1)  # for 68 % of the requests: all of them have run it
     assert (against(shared).share, against(shared).ends_buying) == (0.68, True)
     assert not against(shared, plan(0.4, 0.0, 0.2)).ends_buying  # what would save more than the share may still be proven
+    blocked = against(plan(0.5, 0.0, 0.025, answers=100, lost=0), plan(0.8, 0.0, 0.05))  # it fails for want of results
+    assert (blocked.advice, blocked.share < 1.0, blocked.ends_buying) == ("switch", True, False)
 
 
 def test_buying_goes_on_while_something_that_saves_clearly_more_may_be_proven():

@@ -529,16 +529,17 @@ class Verdict:
         """Whether a profile that recomputes the verdict repeatedly may stop now, although the budget is not used up.
 
         True if the advice is to keep, or if the next step is to ask people. If the advice is to switch, three conditions have
-        to hold: The plan serves all requests, or all requests have run it, so that no further result can raise its share. It
-        is still advised if plans that lack results get wider intervals (by :data:`EARLY`). And further results cannot prove
-        another plan that saves clearly more.
+        to hold. First, the plan serves all requests, or no further result can raise its share: all requests have run it and
+        every more expensive plan that is tested before it. Second, it is still advised if plans that lack results get wider
+        intervals (by :data:`EARLY`). Third, further results cannot prove another plan that saves clearly more.
         """
         if self.advice != "switch" or self.plan is None or self.served is None:
             return self.advice == "keep" or bool(self.waiting)  # people are asked next
         plans = tuple(one if one.answers == self.requests else one.widened(EARLY) for one in self.plans)
         early = replace(self, plans=plans)
         is_same = early.plan is not None and early.plan.words == self.plan.words
-        is_final = early.share == 1.0 or self.plan.answers == self.requests
+        tested = [one for one in self.rungs if one.cost_usd >= self.plan.cost_usd]  # the first that fails limits the share
+        is_final = early.share == 1.0 or all(one.answers == self.requests for one in tested)
         return early.advice == "switch" and is_final and is_same and not self._saves_more_elsewhere(self.served)
 
     def _saves_more_elsewhere(self, than: ComparedPlan) -> bool:
