@@ -1232,6 +1232,44 @@ def test_the_client_that_the_agents_sdk_makes_by_itself_is_wrapped(folder, capsy
     sys.modules.pop("agents")
 
 
+LLAMA = """
+import openai
+from pydantic import BaseModel
+class OpenAI(BaseModel):
+    model: str
+    reuse_client: bool = True
+    _client: object = None
+    _aclient: object = None
+    def _get_client(self):
+        return self._client or openai.OpenAI()
+    def _get_aclient(self):
+        return self._aclient or openai.AsyncOpenAI()
+    def complete(self, text):
+        asked = [{"role": "user", "content": text}]
+        return self._get_client().chat.completions.create(model=self.model, messages=asked).choices[0].message.content
+"""
+OF_LLAMA = """
+from llama_index.llms.openai.base import OpenAI
+llm = OpenAI(model="gpt-4o")
+def reply(question: str) -> str:
+    return llm.complete(question)
+"""
+
+
+def test_the_model_of_llamaindex_is_wrapped(folder, capsys, monkeypatch, tmp_path_factory):
+    """A stand-in for its package: the application's own model object, which makes clients of the openai SDK by itself."""
+    package = tmp_path_factory.mktemp("packages") / "llama_index" / "llms" / "openai"
+    package.mkdir(parents=True)
+    (package / "base.py").write_text(LLAMA)
+    monkeypatch.syspath_prepend(package.parents[2])
+    found = init(folder, capsys, OF_LLAMA, "", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert (found["stages"], found["models_today"]) == (["llm"], ["openai:gpt-4o"])
+    assert 'llm = vine.around(OpenAI(model="gpt-4o")' in (folder / "app_of_init.py").read_text(encoding="utf-8")
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    assert "Ready." in capsys.readouterr().out
+
+
 TEAM = """
 def goes_on(state: State):
     return "report"
