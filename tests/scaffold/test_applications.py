@@ -1256,12 +1256,22 @@ def reply(question: str) -> str:
 """
 
 
-def test_the_model_of_llamaindex_is_wrapped(folder, capsys, monkeypatch, tmp_path_factory):
-    """A stand-in for its package: the application's own model object, which makes clients of the openai SDK by itself."""
+@pytest.fixture
+def llama_index(monkeypatch, tmp_path_factory):
+    """A stand-in for LlamaIndex's package: its model object makes clients of the openai SDK by itself."""
     package = tmp_path_factory.mktemp("packages") / "llama_index" / "llms" / "openai"
     package.mkdir(parents=True)
     (package / "base.py").write_text(LLAMA)
+    had = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "llama_index"}
     monkeypatch.syspath_prepend(package.parents[2])
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "llama_index"]:
+        del sys.modules[name]
+    sys.modules.update(had)
+
+
+@pytest.mark.usefixtures("llama_index")
+def test_the_model_of_llamaindex_is_wrapped(folder, capsys):
     found = init(folder, capsys, OF_LLAMA, "", "--apply", "--json")
     assert isinstance(found, dict), found
     assert (found["stages"], found["models_today"]) == (["llm"], ["openai:gpt-4o"])
