@@ -306,11 +306,11 @@ class CutOff:
         """
         found = []
         for request_id, prefix in self.cells:
-            before = [rows.get((request_id, prefix[:length])) for length in range(1, len(prefix) + 1)]
-            stages = [row.stage for row in before if row is not None]
-            last = rows.get((request_id, prefix))
-            more = None if last is None or last.failure is None else beyond_turns(last)
-            then = template.choices_after(stages) if len(stages) == len(prefix) else None
+            cells = [(request_id, prefix[:length]) for length in range(1, len(prefix) + 1)]
+            path = [rows[cell] for cell in cells if cell in rows]
+            then = template.choices_after([row.stage for row in path]) if len(path) == len(prefix) else None
+            # A failed call names the stage that its template did not allow; other stages may follow under any template.
+            more = beyond_turns(path[-1]) if then is not None and path[-1].failure is not None else None
             if then is None or (more in then if more is not None else then != frozenset()):
                 found.append((request_id, prefix))
         return found

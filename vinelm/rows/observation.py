@@ -208,8 +208,9 @@ class Observation:
 
     def next_stage(self, followers: Sequence[str]) -> str | None:
         """Return which of ``followers``, the stages that may come next, came after this row; None if that is not known."""
-        possible = [stage for stage in followers if self.arm in (None, stage)]
-        return possible[0] if len(possible) == 1 else None
+        if self.contradicts(followers):
+            return None
+        return self.arm or (followers[0] if len(followers) == 1 else None)
 
     def contradicts(self, stages: Collection[str]) -> bool:
         """Return whether the row records a next stage that is not one of ``stages``."""

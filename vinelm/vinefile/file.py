@@ -337,6 +337,5 @@ def _parts(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
 
 
 def _difficulty(arrays: Mapping[str, Array]) -> DifficultyRates | None:
-    names = DIFFICULTY_ARRAYS
-    given = {name: arrays[f"difficulty.{name}"] for name in names if f"difficulty.{name}" in arrays}
+    given = {name: arrays[f"difficulty.{name}"] for name in DIFFICULTY_ARRAYS if f"difficulty.{name}" in arrays}
     return DifficultyRates(**given) if given else None

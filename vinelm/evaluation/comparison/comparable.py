@@ -66,8 +66,8 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
     current cost, the cheapest is included whose predicted accuracy is at most :data:`HARDLY` below the current setup's,
     and so is the cheapest for which this may still turn out to be true: by the upper end of the prediction at the
     confidence :data:`SURE`. A person would try such a model first, and it costs little: an earlier comparison of single
-    models has already run it on some requests. Without the second rule, one more wrong answer than right ones on thirty
-    requests would end the proof of a model that is as good.
+    models has already run it on some requests. Without the second rule, a model that is as good would often not be run on
+    more requests, because its prediction from a few requests is too low by chance.
 
     Args:
         today: The current setup.
