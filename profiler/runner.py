@@ -13,6 +13,7 @@ from vinelm.backends.remote.batches import BatchGate
 from vinelm.backends.remote.equal_calls import EqualCalls
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, DatasetError, WorkflowError
+from vinelm.io.interrupts import interrupts_raised
 from vinelm.judging import AsToday
 from vinelm.profiler.execution.batch_api import BatchApiWorker, batched_models, gate_of, through
 from vinelm.profiler.execution.fingerprint import SETTING, store_identity
@@ -28,7 +29,7 @@ from vinelm.profiler.scheduling.kept_rows import KeptRows, PendingRows
 from vinelm.profiler.scheduling.observed_cells import CutOff, FirstRows, only_failures
 from vinelm.profiler.scheduling.results import ProfileResult
 from vinelm.profiler.scheduling.run_state import RunState
-from vinelm.profiler.scheduling.scheduler import Scheduler, interrupts_raised
+from vinelm.profiler.scheduling.scheduler import Scheduler
 from vinelm.profiler.scheduling.settings import ProfileSettings
 from vinelm.requests.protocols import Backend, Sampler
 from vinelm.requests.workflow import Request, Workflow

@@ -1,5 +1,6 @@
 """Threads that run jobs: every job once, none after an end, and what is under way is waited for."""
 
+import signal
 import threading
 
 import pytest
@@ -69,6 +70,23 @@ def test_ctrl_c_lets_none_begin_and_waits_for_those_under_way(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         crew.work(interrupted)
     assert sorted(begun) == sorted(ended) == [1, 2]
+
+
+class Dropped:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_in_a_finalizer_is_not_lost(monkeypatch):
+    monkeypatch.setattr("vinelm.running.crew.TICK_S", 0.001)
+    gate, before = threading.Event(), signal.getsignal(signal.SIGINT)
+    crew = crew_of(range(1, 1000), lambda job: gate.wait(10), size=2)
+    crew._on_cut = gate.set
+    dropped = [Dropped()]
+    with pytest.raises(KeyboardInterrupt):
+        crew.work(dropped.clear)
+    assert gate.is_set()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_those_that_are_left_are_not_waited_for(monkeypatch):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
+from vinelm.io.interrupts import Interrupts
 from vinelm.threads import beside
 
 Job = TypeVar("Job")
@@ -61,15 +63,24 @@ class Crew(Generic[Job]):
         Raises:
             BaseException: The error of a job or of ``on_tick``, or KeyboardInterrupt.
         """
-        try:
-            for name in self._names:
-                self._under_way.append(beside(self._work, name=name))
-            self._wait(on_tick)
-        except BaseException:  # Ctrl-C, or a failure to report progress
-            self.stop()
-            self._on_cut()
-            self._wait()
-            raise
+        # Raised only between two ticks: elsewhere it may be raised in a finalizer, where it is lost, or just after a lock that
+        # the threads share was taken, which is then never released.
+        with Interrupts(is_inline=False, numbers=(signal.SIGINT,)) as interrupts:
+
+            def tick() -> None:
+                if interrupts.count:
+                    raise KeyboardInterrupt
+                on_tick()
+
+            try:
+                for name in self._names:
+                    self._under_way.append(beside(self._work, name=name))
+                self._wait(tick)
+            except BaseException:  # Ctrl-C, or a failure to report progress
+                self.stop()
+                self._on_cut()
+                self._wait(interrupts.check)
+                raise
         if self.error is not None:
             raise self.error
 

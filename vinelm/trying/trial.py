@@ -172,7 +172,7 @@ def try_app(
         >>> trial.verdict.advice
         'keep'
     """
-    from vinelm.profiler.scheduling.scheduler import interrupts_raised
+    from vinelm.io.interrupts import interrupts_raised
 
     if max_loss is not None:
         require_max_loss(max_loss)
