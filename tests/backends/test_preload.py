@@ -49,3 +49,26 @@ def test_a_missing_key_is_left_to_the_call(made, monkeypatch):
     for name in ("MY_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_ACCESS_KEY_ID"):
         monkeypatch.delenv(name, raising=False)
     made.backend.preload()
+
+
+def test_nothing_is_called_through_a_method_that_a_tracer_has_replaced(monkeypatch, transport):
+    from langchain_openai import ChatOpenAI
+    from openai.resources.chat.completions import Completions
+
+    from vinelm.backends.remote.rehearsal import rehearse
+
+    seen, own = [], Completions.create
+
+    def traced(self, *args, **kwargs):
+        seen.append(kwargs)
+        return own(self, *args, **kwargs)
+
+    monkeypatch.setattr(Completions, "create", traced)
+    rehearse(ChatOpenAI(model="m", api_key="none", base_url=transport.url))
+    assert seen == []
+    monkeypatch.setattr(Completions, "create", own)
+    made = []
+    monkeypatch.setattr("vinelm.backends.remote.rehearsal._response", lambda request, **said: made.append(request))
+    rehearse(ChatOpenAI(model="m", api_key="none", base_url=transport.url))
+    assert made, "else this test shows nothing"
+    assert transport.asked == []

@@ -24,7 +24,15 @@ async def agenerate(state: State, model) -> State:
     return {"answer": (await model.ainvoke("question " + state["question"])).text}
 
 
-def load(url, notes, *, is_async=False, n_requests=1, **fields):
+def fill_in(state: State, model) -> State:
+    schema = {"title": "form", "description": "an answer", "type": "object", "properties": {"answer": {"type": "string"}}}
+    return model.with_structured_output(schema, method="json_schema").invoke("question " + state["question"])
+
+
+WAYS = {"plain": generate, "async": agenerate, "structured": fill_in}
+
+
+def load(url, notes, *, way="plain", n_requests=1, **fields):
     """``notes``: a folder; each forked unit leaves a file there with the modules and TLS contexts that are its own."""
     if not FORKED:
         os.register_at_fork(before=lambda: FORKED.update(modules=set(sys.modules)))
@@ -37,7 +45,7 @@ def load(url, notes, *, is_async=False, n_requests=1, **fields):
 
     workflow = toy(
         n_requests=n_requests,
-        build=one_stage(agenerate if is_async else generate),
+        build=one_stage(WAYS[way]),
         template=Template((Stage("generate", ("m0",)),)),
         score=score,
     )

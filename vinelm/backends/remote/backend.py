@@ -24,6 +24,7 @@ from vinelm.backends.remote.inner import InnerChat
 from vinelm.backends.remote.meter import ModelRequest, bound_of
 from vinelm.backends.remote.parked_calls import ParkedUnit
 from vinelm.backends.remote.provider import CallBinding, Provider
+from vinelm.backends.remote.rehearsal import rehearse
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, SETTINGS, RetryPolicy
 from vinelm.backends.remote.sender import ChatSender
 from vinelm.backends.settings import ProviderSettings
@@ -216,11 +217,14 @@ class RemoteBackend:
         return self._prompts
 
     def preload(self) -> None:
-        """Check and create the models' clients in advance; see :class:`vinelm.requests.protocols.Preloads`."""
+        """Check and create the models' clients in advance, and rehearse their calls; see
+        :class:`vinelm.requests.protocols.Preloads`.
+        """
         for model in self._models:
             with suppress(ConfigError):  # a model that no stage uses may lack its key: the first call reports it
                 self.provider.check(model)
                 self.inner(model).sync()
+                rehearse(self.inner(model).given)
 
     def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
         """Return a call's maximum cost in dollars; see :meth:`vinelm.requests.protocols.PricesCalls.upper_bound_usd`."""

@@ -9,6 +9,7 @@ whole process, whose connections belong to the first event loop that used them (
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from typing import Any, TypeAlias
@@ -227,12 +228,17 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
 
 
 def with_own_connections(
-    chat: BaseChatModel, *, is_async: bool, follow_redirects: bool = True
+    chat: BaseChatModel,
+    *,
+    is_async: bool,
+    follow_redirects: bool = True,
+    answer: Callable[[Any], Any] | None = None,
 ) -> tuple[BaseChatModel, Any | None]:
     """Return a copy of the chat model with a separate HTTP client, and that client.
 
-    A chat model of Gemini is changed in place and returned itself. If the application has set the chat model's HTTP client, or
-    the client cannot be replaced, return the chat model itself and None.
+    With ``answer``, the client sends nothing: the function returns the response to a request. A chat model of Gemini is changed
+    in place and returned itself. If the application has set the chat model's HTTP client, or the client cannot be replaced,
+    return the chat model itself and None.
     """
     if getattr(chat, "root_async_client", None) is not None:
         root_name, leaf, given = ("root_async_client", "async_client", "http_async_client") if is_async else _SYNC_NAMES
@@ -242,7 +248,7 @@ def with_own_connections(
         import openai
 
         kinds: Any = getattr(chat, "http_clients", (openai.DefaultHttpxClient, openai.DefaultAsyncHttpxClient))
-        how = {"limits": _limits(library_of(openai.DefaultHttpxClient)), "follow_redirects": follow_redirects}
+        how = _how(library_of(openai.DefaultHttpxClient), follow_redirects, answer)
         http: Any = kinds[is_async](base_url=root.base_url, timeout=root.timeout, **how)
         _prepare(http, is_async=is_async)
         own = _like(root, http_client=http)
@@ -252,9 +258,9 @@ def with_own_connections(
 
         settings = dict(chat._client_params)  # type: ignore[attr-defined]
         timeout = {"timeout": settings["timeout"]} if settings.get("timeout") is not None else {}
-        if proxy := getattr(chat, "anthropic_proxy", None):
+        if answer is None and (proxy := getattr(chat, "anthropic_proxy", None)):
             timeout["proxy"] = proxy
-        how = {"limits": _limits(library_of(anthropic.DefaultHttpxClient)), "follow_redirects": follow_redirects}
+        how = _how(library_of(anthropic.DefaultHttpxClient), follow_redirects, answer)
         kind: Any = anthropic.DefaultAsyncHttpxClient if is_async else anthropic.DefaultHttpxClient
         http = kind(base_url=settings["base_url"], **how, **timeout)
         _prepare(http, is_async=is_async)
@@ -316,6 +322,26 @@ def _without_retries(held: Any) -> Any:
 
 def _limits(library: Any) -> Any:
     return library.Limits(max_connections=CONNECTIONS, max_keepalive_connections=1000, keepalive_expiry=5.0)
+
+
+def _how(library: Any, follow_redirects: bool, answer: Callable[[Any], Any] | None) -> dict[str, Any]:
+    """Return the settings of an HTTP client of ``library``: its limits, redirects and TLS.
+
+    With ``answer``, the client's requests are answered by this function instead.
+    """
+    if answer is not None:
+        return {"limits": _limits(library), "transport": library.MockTransport(answer)}
+    verify = _tls_context(library, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    return {"limits": _limits(library), "follow_redirects": follow_redirects, "verify": verify}
+
+
+@cache
+def _tls_context(library: Any, *_environment: str | None) -> Any:
+    """Return the TLS context that ``library`` would make for each client, one for all: reading the certificates takes 20 ms.
+
+    Event loops and forked children share it, too. It depends on two variables of the environment, passed as ``_environment``.
+    """
+    return library.create_ssl_context() if hasattr(library, "create_ssl_context") else True
 
 
 def _bedrock_client(chat: Any) -> dict[str, Any]:
