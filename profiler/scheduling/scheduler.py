@@ -14,6 +14,7 @@ from vinelm.errors import WorkflowError
 from vinelm.io.interrupts import Interrupts
 from vinelm.profiler.execution.job import Job, UnitFinished, Worker, run_job
 from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
+from vinelm.profiler.sampling.runs import run_of
 from vinelm.profiler.scheduling.admission import Admission
 from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths, TimedPaths
 from vinelm.profiler.scheduling.results import StoppedBy
@@ -151,6 +152,8 @@ class CanonicalCommit:
         self._observations: dict[Cell, Observation] = {}  # the observations that the sampler receives, in order
         self._classes: dict[Cell, int | None] = {}
         self._sizes: Counter[str] = Counter()  # rows of each request when its classes were computed
+        runs = () if self._look is None else self._look.runs
+        self._missing = [(request, run) for request in state.requests for run in runs]
 
     @property
     def asking(self) -> str:
@@ -222,11 +225,18 @@ class CanonicalCommit:
             return False
         elif target is not None and coverage.fraction >= target:
             by = "coverage"
-        elif self._look is not None and self._look.is_due(coverage):
+        elif self._look is not None and self._look.is_due(coverage, self._has_runs):
             by = "look"
         if by is not None:
             self._state.stop(by)
         return by is not None
+
+    def _has_runs(self) -> bool:
+        """Return whether every request has the runs that the look waits for. Each of them is checked until it is complete."""
+        template, left = self._state.template, self._missing
+        while left and run_of(self._observations, template, *left[-1])[1]:
+            left.pop()
+        return not left
 
     def _stop_if_broken(self, row: Observation) -> bool:
         """Stop the run if its results reveal a broken stage, a template that is too short, or no right answer; return whether

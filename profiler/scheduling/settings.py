@@ -14,6 +14,7 @@ from vinelm.profiler.execution.batch_api import BatchPrices
 from vinelm.profiler.execution.job import WorkflowSource
 from vinelm.profiler.sampling.deciding_sampler import Candidates
 from vinelm.profiler.sampling.limits import ProfileLimits
+from vinelm.profiler.sampling.runs import Run
 from vinelm.profiler.sampling.single_models import SingleModels
 from vinelm.profiler.scheduling.coverage import Coverage
 from vinelm.profiler.scheduling.results import Progress
@@ -135,28 +136,33 @@ class ExecutionConfig:
 class Look(NamedTuple):
     """The end of one step of a profile, after which its results are evaluated.
 
-    A step ends at a coverage or at a cost, whichever is reached first.
+    A step ends at a coverage, at a cost or once all requests have certain runs, whichever is reached first.
 
     Attributes:
         coverage: a fraction in (0, 1].
         usd: the cost of all results, in dollars; infinite if cost does not end the step.
         least_rows: the step does not end before the store has this number of results.
+        runs: the step ends once every request has a complete run of each of these; empty if such runs do not end the step.
     """
 
     coverage: float
     usd: float = math.inf
     least_rows: int = 0
+    runs: tuple[Run, ...] = ()
 
     @property
     def next_usd(self) -> float | None:
         """The cost in dollars at which this step of the profile ends; None if cost does not end the step."""
         return self.usd if 0.0 < self.usd < math.inf else None
 
-    def is_due(self, coverage: Coverage) -> bool:
-        """Return whether the step has reached its end, given the coverage and cost of the committed results so far."""
+    def is_due(self, coverage: Coverage, has_runs: Callable[[], bool]) -> bool:
+        """Return whether the step has reached its end, given the coverage and cost of the committed results so far.
+
+        ``has_runs`` returns whether every request has the runs in :attr:`runs`.
+        """
         if coverage.counts.sum() < self.least_rows:
             return False
-        return coverage.fraction >= self.coverage or coverage.spent_usd >= self.usd
+        return coverage.fraction >= self.coverage or coverage.spent_usd >= self.usd or (bool(self.runs) and has_runs())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """What an estimate still lacks, and a profile that goes on until it lacks nothing."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -237,3 +238,18 @@ def test_it_goes_on_where_somebody_wants_it_or_a_plan_may_yet_be_proven(tmp_path
     result = profile_until_certain(run, run.path, max_error=0.15, **{"max_loss": 0.03, **asked})
     assert result.stopped_by != "hopeless"
     assert len(run.asked) > 1
+
+
+class Proven(Perfect):
+    """A profile in which the cheaper model has answered all requests but a few, as well as what runs today."""
+
+    def __call__(self, look):
+        return replace(super().__call__(look), stopped_by="look" if len(self.asked) < 3 else "coverage")
+
+
+def test_a_look_comes_once_all_requests_have_run_a_plan_that_is_proven_so_far(tmp_path):
+    run, notes = Proven(tmp_path / "s.db", 100), []
+    profile_until_certain(run, run.path, max_error=0.15, max_loss=0.05, on_note=notes.append)
+    assert run.asked[0].runs == ()
+    assert run.asked[1].runs == (("b",), ("a",)), notes
+    assert "going on until all requests have run it, " in notes[1]

@@ -11,6 +11,7 @@ from kit.toys.rounds import TwoRounds
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.profiler import Look, ProfileLimits, ProfileSettings, profile
+from vinelm.profiler.sampling.runs import run_of
 from vinelm.traces import ObservationStore
 
 
@@ -82,6 +83,21 @@ def test_a_step_ends_where_its_rows_are_to_be_looked_at_and_the_profile_goes_on_
             at = len(store)
             assert run(store, workflow, coverage=0.5).stopped_by == "coverage"
         assert at == {"dollars": 7, "rows": 11}.get(name, at) < len(large)
+
+
+def test_a_step_ends_with_the_row_that_completes_the_runs_that_it_waits_for(tmp_path):
+    workflow = toy(n_requests=8)
+    path = (workflow.template.first_stages[0].models[0],) * workflow.template.depth
+    with new_store(tmp_path / "s.db", workflow) as store:
+        result = run(store, workflow, coverage=1.0, look=Look(1.0, runs=(path,)))
+        rows = store.observations()
+
+    def complete(rows):
+        cells = {(row.request_id, row.prefix): row for row in rows}
+        return sum(run_of(cells, workflow.template, request.id, path)[1] for request in workflow.requests)
+
+    assert result.stopped_by == "look"
+    assert (complete(rows), complete(rows[:-1])) == (8, 7)
 
 
 def test_coverage_stops_at_the_first_row_that_reaches_it(tmp_path):

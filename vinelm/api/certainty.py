@@ -16,6 +16,8 @@ from vinelm.trie.verdict import MAX_LOSS, Verdict, why_hopeless
 if TYPE_CHECKING:
     from vinelm.evaluation.comparison.evidence import StoreEvidence
     from vinelm.profiler import Look, ProfileResult, SingleModels
+    from vinelm.profiler.sampling.runs import Run
+    from vinelm.template import Template
     from vinelm.traces import PostgresUrl
 
 FIRST_LOOK = 0.0025
@@ -155,7 +157,8 @@ def profile_until_certain(
             return whole
         times = UNSETTLED_GROWTH if lacks is None else min(lacks.times, FASTEST_GROWTH)
         rows = math.ceil(sum(result.counts) * LEAST_GROWTH)
-        look = Look(min(max(result.coverage, look.coverage) * times, 1.0), result.spent_usd * times or math.inf, rows)
+        runs = () if read is None or verdict is None or lacks is not None else _settling_runs(read.template, verdict)
+        look = Look(min(max(result.coverage, look.coverage) * times, 1.0), result.spent_usd * times or math.inf, rows, runs)
         tell(_step(lacks, verdict, look))
 
 
@@ -168,6 +171,23 @@ def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
     if evidence.template.today is None:
         return None
     return Comparison.of(evidence).verdict(max_loss=max_loss)
+
+
+def _settling_runs(template: Template, verdict: Verdict) -> tuple[Run, ...]:
+    """Return the runs that end the profile once every request has them: of the current setup, of the plan to switch to, and of
+    the more expensive plans that are tested before it.
+
+    The result is empty if no switch is advised, if they exist already, or if one of the plans depends on the request.
+    """
+    from vinelm.profiler.sampling.runs import whole_path
+
+    if verdict.advice != "switch" or verdict.plan is None or not verdict.missing:
+        return ()
+    plans = [dict(plan.code) for plan in verdict.missing]
+    if any(not models or not models.keys() <= {stage.name for stage in template.stages} for models in plans):
+        return ()
+    today = dict(template.today or {})
+    return tuple(whole_path(template, today | models) for models in ({}, *plans))
 
 
 def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
@@ -192,10 +212,13 @@ def _step(lacks: Shortfall | None, verdict: Verdict | None, look: Look) -> str:
     known = "no path is known yet"
     if lacks is None:
         known = (verdict.why_not if verdict else "") or "no plan is proven against what runs today yet"
-        if verdict is not None and verdict.advice == "switch":
+        if look.runs:
+            known = "a plan is proven by the rows so far"
+        elif verdict is not None and verdict.advice == "switch":
             known = "a plan is proven, but not beyond what several looks at the rows find by luck"
     elif lacks.half_width is not None:
         known = f"the best path's accuracy is known to +/- {100 * lacks.half_width:.1f} points"
     asked = "" if lacks is None else f", {100 * lacks.max_error:g} are asked for"
     until = f", or to ${look.usd:.3g}" if look.usd < math.inf else ""
-    return f"{known}{asked}: going on to a coverage of {100 * look.coverage:.1f} %{until}"
+    run = "until all requests have run it, " if look.runs else ""
+    return f"{known}{asked}: going on {run}to a coverage of {100 * look.coverage:.1f} %{until}"

@@ -538,9 +538,16 @@ class Verdict:
         plans = tuple(one if one.answers == self.requests else one.widened(EARLY) for one in self.plans)
         early = replace(self, plans=plans)
         is_same = early.plan is not None and early.plan.words == self.plan.words
-        tested = [one for one in self.rungs if one.cost_usd >= self.plan.cost_usd]  # the first that fails limits the share
-        is_final = early.share == 1.0 or all(one.answers == self.requests for one in tested)
+        is_final = early.share == 1.0 or not self.missing
         return early.advice == "switch" and is_final and is_same and not self._saves_more_elsewhere(self.served)
+
+    @property
+    def missing(self) -> list[ComparedPlan]:
+        """The plans whose further results may raise the share of :attr:`plan`: itself and the more expensive plans that are
+        tested before it, the first of which to fail limits the share. Plans that all requests have run are left out.
+        """
+        least_usd = math.inf if self.plan is None else self.plan.cost_usd
+        return [one for one in self.rungs if one.cost_usd >= least_usd and one.answers != self.requests]
 
     def _saves_more_elsewhere(self, than: ComparedPlan) -> bool:
         """Return whether more results may prove another plan that saves clearly more than the plan ``than``."""
