@@ -33,6 +33,16 @@ def whole_path(template: Template, models: Mapping[str, str]) -> Run:
     return tuple(_choice(stages, models) for stages in template.flow.stages_at)
 
 
+def is_run_of(template: Template, path: Sequence[Choice]) -> bool:
+    """Return whether a path has a model of the template for each call and each stage that the call may run."""
+    stages_at = template.flow.stages_at
+    return len(path) == len(stages_at) and all(
+        (choice if isinstance(choice, str) else choice.get(stage)) in (template.stage(stage).models or ())
+        for choice, stages in zip(path, stages_at, strict=True)
+        for stage in stages
+    )
+
+
 def as_run(reached: FloatArray, trie: Trie, template: Template) -> Run:
     """Return the models of a whole run that approximates a plan.
 

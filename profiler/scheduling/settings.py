@@ -142,13 +142,21 @@ class Look(NamedTuple):
         coverage: a fraction in (0, 1].
         usd: the cost of all results, in dollars; infinite if cost does not end the step.
         least_rows: the step does not end before the store has this number of results.
-        runs: the step ends once every request has a complete run of each of these; empty if such runs do not end the step.
+        runs: the step ends once every request has a complete run of each of these; empty if such runs do not end the step. The
+            first is that of the current setup.
+        rows: the number of results at the evaluation before this step.
     """
 
     coverage: float
     usd: float = math.inf
     least_rows: int = 0
     runs: tuple[Run, ...] = ()
+    rows: int = 0
+
+    @property
+    def lacking(self) -> tuple[Run, ...]:
+        """The runs that the step is to buy first: those of plans that the evaluation before it lacked."""
+        return self.runs[1:]
 
     @property
     def next_usd(self) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
@@ -19,6 +19,9 @@ LAST = "last_run"
 
 ONLY_FAILURES = "only_failures"
 """The key in ``meta`` that is present if every row had failed when the last profile ended; the next one executes them again."""
+
+WANTED = "wanted_runs"
+"""The key in ``meta`` of the runs that verdicts lacked: a list of [the number of rows at the verdict, runs], oldest first."""
 
 
 class RunRecords:
@@ -59,6 +62,21 @@ class RunRecords:
             rows = int(connection.execute(count).scalar_one())
             _record(connection, UNFINISHED, {"settings": dict(settings), "rows": rows})
             return rows
+
+    def want(self, rows: int, runs: Sequence[Sequence[Any]]) -> None:
+        """Record the runs that a verdict lacked when the profile had this number of rows.
+
+        A run is the models of its calls; an element is a dict if a call may run several stages.
+        """
+        with self._database.transaction() as connection:
+            found = _recorded(connection, WANTED) or {"wanted": []}
+            _record(connection, WANTED, {"wanted": [*found["wanted"], [rows, runs]]})
+
+    def wanted(self) -> list[tuple[int, list[tuple[Any, ...]]]]:
+        """Return what :meth:`want` has recorded, oldest first."""
+        with self._database.transaction() as connection:
+            found = _recorded(connection, WANTED) or {"wanted": []}
+        return [(int(rows), [tuple(run) for run in runs]) for rows, runs in found["wanted"]]
 
     def note_only_failures(self) -> None:
         """Record that every row of the store failed, and that the next run should execute all of them again."""

@@ -156,9 +156,11 @@ def profile_until_certain(
         if result.stopped_by == "coverage":
             return whole
         times = UNSETTLED_GROWTH if lacks is None else min(lacks.times, FASTEST_GROWTH)
-        rows = math.ceil(sum(result.counts) * LEAST_GROWTH)
+        rows = sum(result.counts)
+        least_rows = math.ceil(rows * LEAST_GROWTH)
         runs = () if read is None or verdict is None or lacks is not None else _settling_runs(read.template, verdict)
-        look = Look(min(max(result.coverage, look.coverage) * times, 1.0), result.spent_usd * times or math.inf, rows, runs)
+        coverage, usd = min(max(result.coverage, look.coverage) * times, 1.0), result.spent_usd * times or math.inf
+        look = Look(coverage, usd, least_rows, runs, rows)
         tell(_step(lacks, verdict, look))
 
 

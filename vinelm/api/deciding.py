@@ -9,7 +9,7 @@ import numpy as np
 from vinelm.catalog import Catalog
 from vinelm.errors import EvidenceError
 from vinelm.profiler.sampling.deciding_sampler import Candidates
-from vinelm.profiler.sampling.runs import Run, as_run, distinct, whole_path
+from vinelm.profiler.sampling.runs import Run, as_run, distinct, is_run_of, whole_path
 from vinelm.rows.observation import Observation, at_ordinary_prices
 from vinelm.template import Template
 
@@ -19,7 +19,9 @@ BUDGETS = 9
 """Number of budgets for which plans are recommended if the current setup is unknown."""
 
 
-def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None:
+def recommended_plans(
+    template: Template, catalog: Catalog, wanted: Sequence[tuple[int, Sequence[Run]]] = ()
+) -> Candidates | None:
     """Return a function that takes a profile's rows and returns the plans that the profile should run on all requests next.
 
     If the current setup is known, these are the plans that may be proven better than it. A plan that requests have already run
@@ -32,6 +34,8 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
     Args:
         template: The template, bound to the catalog.
         catalog: The models.
+        wanted: The runs that verdicts on the rows lacked, each with the number of rows at that verdict, oldest first. The
+            latest of them come before all other plans.
     """
     if template.rule.why_not_served:
         return None
@@ -39,11 +43,14 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
     def plans(rows: Sequence[Observation]) -> Sequence[Run]:
         if len(rows) < LEAST_ROWS:
             return ()
-        found = _proving if template.today is not None else _under_budgets
+        # Counted in rows, so that a run that is resumed recommends the same plans in each of its rounds.
+        lacking = [runs for since, runs in wanted if since <= len(rows)][-1:]
+        first = [run for runs in lacking for run in runs if is_run_of(template, run)]
+        find = _proving if template.today is not None else _under_budgets
         try:
-            return found(at_ordinary_prices(rows), template, catalog)
+            return distinct((*first, *find(at_ordinary_prices(rows), template, catalog)))
         except EvidenceError:
-            return ()
+            return first
 
     return plans
 

@@ -230,14 +230,18 @@ def run_profile(
     from vinelm.traces.store.run_state import RunRecords
 
     workflow, catalog, backends = inputs.workflow, inputs.catalog, inputs.backends
-    settings = replace(settings, candidates=recommended_plans(workflow.template.bind(tuple(catalog)), catalog))
+    template, records = workflow.template.bind(tuple(catalog)), RunRecords(store)
     references = references_of(workflow)
     if references is not None:
         settings = replace(settings, compared=references.compared(store))
 
     def run(look: Look | None = None) -> ProfileResult:
+        if look is not None and look.lacking:
+            with store.exclusive():
+                records.want(look.rows, look.lacking)
+        candidates = recommended_plans(template, catalog, records.wanted())
         try:
-            return profile(workflow, catalog, backends, store, replace(settings, look=look))
+            return profile(workflow, catalog, backends, store, replace(settings, look=look, candidates=candidates))
         finally:  # also after an interrupted run: the answers that it bought are compared
             if references is None:
                 forget(store)
@@ -263,7 +267,7 @@ def run_profile(
             waits = f"{counted(verdict.waiting, 'question')} wait{'s' if verdict.waiting == 1 else ''}"
             settings.note(f"{waits} for an answer: vinelm label {store.path}, then the same line again")
     if found.stopped_by in ENDED_WELL and only_failures(store.observations()) is not None:
-        RunRecords(store).note_only_failures()  # the next run executes these rows again
+        records.note_only_failures()  # the next run executes these rows again
     return found
 
 
