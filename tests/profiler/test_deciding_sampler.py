@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from kit.apps.echo import EchoBackend, Typed
 from kit.catalogs import make_catalog
+from kit.toys.profiling import new_store, toy
 from kit.tries import routed
 from langgraph.graph import END, START, StateGraph
 
@@ -27,6 +28,7 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Observation
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.traces import ObservationStore
+from vinelm.traces.store.run_state import RunRecords
 
 PRICES = {"tiny": 0.1, "mid": 1.0, "big": 5.0}
 
@@ -361,6 +363,25 @@ def test_a_plan_that_leans_on_a_model_with_few_rows_waits():
     assert not any("tiny" in run for run in recommended_plans(template, catalog())(rows))
     more = list(rows_of(names, today, (tiny, lambda n: n < 40, lambda n: 1)))
     assert tiny in recommended_plans(template, catalog())(more)
+
+
+def test_runs_that_a_verdict_lacked_come_first_from_the_rows_of_that_verdict_on(tmp_path):
+    template, names = bound(LINEAR, plan="big", answer="big"), [f"q{i}" for i in range(60)]
+    rows = list(rows_of(names, (("big", "big"), lambda n: True, lambda n: n % 2)))
+    runs = [("mid", "mid"), ("tiny", "gone"), ("mid",)]
+    with new_store(tmp_path / "s.db", toy()) as store, store.exclusive():
+        RunRecords(store).want(len(rows), [("mid", "big"), ({"plan": "mid"}, "tiny")])
+        RunRecords(store).want(len(rows) + 1, runs)
+        wanted = RunRecords(store).wanted()
+    assert wanted == [(120, [("mid", "big"), ({"plan": "mid"}, "tiny")]), (121, runs)]
+    before, at, after = (
+        list(recommended_plans(template, catalog(), wanted)(one))
+        for one in (rows[:-1], rows, [*rows, row("q0", "mid", stage="plan", success=None, stopped=False)])
+    )
+    assert ("mid", "mid") not in before[:1]
+    assert at[:2] == [("mid", "big"), ({"plan": "mid"}, "tiny")]
+    assert after[:1] == [("mid", "mid")], "only the latest, and only what this template can run"
+    assert not {("tiny", "gone"), ("mid",)} & {one for one in after if isinstance(one[0], str)}
 
 
 def test_where_a_round_takes_hours_there_are_few():
