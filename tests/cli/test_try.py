@@ -57,7 +57,11 @@ def test_the_whole_way_ends_in_one_verdict_and_in_python_the_same_steps_give_the
     assert first["is_simulated"]
     assert Path(first["report"]).is_file()
     steps, notes = [], []
-    again = vinelm.try_app("workflow.py:build", budget_usd=0.03, on_step=steps.append, on_note=notes.append)
+    again = vinelm.try_app(
+        "workflow.py:build", budget_usd=0.03, on_step=steps.append, on_note=notes.append,
+        on_verdict=lambda found: steps.append(f"{found.verdict.advice}, report {found.report}"),
+    )  # fmt: skip
+    assert steps.pop(-2) == f"{again.verdict.advice}, report None", "before the report, which may take minutes"
     assert steps == ["checking workflow.py", "asking 2 models", "estimating", "writing the report"]
     assert notes[0].startswith("With 10 labelled requests a loss below 25.9 points cannot be excluded")
     assert capfd.readouterr().out == ""
@@ -85,7 +89,8 @@ def test_an_unproven_plan_is_served_by_lines_that_say_so():
     assert a_trial("undecided").lines == ()
 
 
-LIBRARY_ONLY, COMMAND_ONLY = {"on_step", "on_progress", "on_single_models", "on_note"}, {"as_json", "quiet"}
+LIBRARY_ONLY = {"on_step", "on_progress", "on_single_models", "on_verdict", "on_note"}
+COMMAND_ONLY = {"as_json", "quiet"}
 
 
 def test_the_command_and_the_function_have_the_same_options(tmp_path):
@@ -266,7 +271,7 @@ def test_the_allowed_loss_is_asked_once_on_a_terminal(project, monkeypatch):
 
     monkeypatch.setattr("click.prompt", answered)
     monkeypatch.setattr("vinelm.trying.try_app", tried)
-    monkeypatch.setattr("vinelm.cli.try_app._show", lambda *_, **__: None)
+    monkeypatch.setattr("vinelm.cli.try_app._show_end", lambda *_, **__: None)
     line = ["try", "workflow.py:build", "--budget-usd", "0.03"]
     for name in ("stdin", "stderr"):
         monkeypatch.setattr(f"vinelm.cli.try_app.sys.{name}.isatty", lambda: True, raising=False)

@@ -67,9 +67,9 @@ def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> N
         step = None if quiet else partial(at_step, after=on_progress)
         found = try_app(
             app, **options, on_step=step, on_progress=on_progress,
-            on_single_models=raced(kind), on_note=noted(kind),
+            on_single_models=raced(kind), on_note=noted(kind), on_verdict=partial(_show_verdict, as_json=as_json),
         )  # fmt: skip
-    _show(found, as_json=as_json)
+    _show_end(found, as_json=as_json)
     if found.is_stopped:
         raise KeyboardInterrupt
 
@@ -85,22 +85,28 @@ def _asked_max_loss(trie: Path) -> float | None:
     return float(click.prompt(question, default="3", value_proc=partial(POINTS.convert, param=None, ctx=None), err=True))
 
 
-def _show(found: Trial, *, as_json: bool) -> None:
+def _show_verdict(found: Trial, *, as_json: bool) -> None:
     from vinelm.cli.inputs import say_changed_prices
-    from vinelm.cli.profile_output import print_forecast
 
-    if found.forecast is not None:
-        print_forecast(found.forecast, as_json=as_json)
-        return
     assert found.trie is not None
     assert found.verdict is not None  # the estimate was checked
     say_changed_prices(found.trie.catalog)
     for warning in found.trie.meta.get("evidence", {}).get("warnings", ()):
         echo(f"warning: {warning}", err=True)
+    if not as_json:
+        show_verdict(found.verdict)
+
+
+def _show_end(found: Trial, *, as_json: bool) -> None:
+    from vinelm.cli.profile_output import print_forecast
+
+    if found.forecast is not None:
+        print_forecast(found.forecast, as_json=as_json)
+        return
     if as_json:
         print_json(found.to_dict())
         return
-    show_verdict(found.verdict)
+    assert found.trie is not None
     meta = found.trie.meta
     simulated = " Simulated models." if meta["is_simulated"] else ""
     page = "" if found.report is None else f" Report: {os.path.relpath(found.report)}"

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import chdir, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,7 @@ def try_app(
     on_step: Callable[[str], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_single_models: Callable[[SingleModels], None] | None = None,
+    on_verdict: Callable[[Trial], None] | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> Trial:
     """Read an application's graph, profile it, and return a verdict on whether to switch.
@@ -154,6 +155,8 @@ def try_app(
         on_step: Called with a few words when a step begins, such as ``"estimating"``.
         on_progress: As :func:`vinelm.profile` takes it.
         on_single_models: As :func:`vinelm.profile` takes it.
+        on_verdict: Called once the verdict is known, with what is returned later but still without the report, which takes
+            minutes to write for a large application.
         on_note: Called with notes of one line each: what was changed, what is doubtful, what can be proven.
 
     Returns:
@@ -218,11 +221,12 @@ def try_app(
                 if is_stopped:
                     raise KeyboardInterrupt from error
                 raise
-            page = None
-            if not is_stopped:
-                begin("writing the report")
-                page = _reported(trie)
-    return Trial(folder=folder, trie=trie, report=page, allow_unproven=allow_unproven, is_stopped=is_stopped)
+            found = Trial(folder=folder, trie=trie, allow_unproven=allow_unproven, is_stopped=is_stopped)
+            (on_verdict or _ignored)(found)
+            if is_stopped:
+                return found
+            begin("writing the report")
+            return replace(found, report=_reported(trie))
 
 
 def kept_max_loss(trie: Path) -> float | None:
