@@ -57,6 +57,7 @@ def test_nothing_is_called_through_a_method_that_a_tracer_has_replaced(monkeypat
 
     from vinelm.backends.remote.rehearsal import rehearse
 
+    monkeypatch.setattr("vinelm.backends.remote.rehearsal._REHEARSED", set())
     seen, own = [], Completions.create
 
     def traced(self, *args, **kwargs):
@@ -71,4 +72,7 @@ def test_nothing_is_called_through_a_method_that_a_tracer_has_replaced(monkeypat
     monkeypatch.setattr("vinelm.backends.remote.rehearsal._response", lambda request, **said: made.append(request))
     rehearse(ChatOpenAI(model="m", api_key="none", base_url=transport.url))
     assert made, "else this test shows nothing"
+    count = len(made)
+    rehearse(ChatOpenAI(model="another", api_key="none", base_url=transport.url))
+    assert len(made) == count, "once for each class: a catalog may have hundreds of models"
     assert transport.asked == []

@@ -31,22 +31,26 @@ _OF_OPENAI: tuple[dict[str, Any], ...] = (
 )
 _OF_ANTHROPIC: tuple[dict[str, Any], ...] = ({}, {"tools": [{"name": "f", "input_schema": _SCHEMA}]})
 
+_REHEARSED: set[type] = set()
+
 
 def rehearse(chat: BaseChatModel) -> None:
-    """Make calls with a copy of a chat model of LangChain's packages for OpenAI or Anthropic; nothing happens for others.
+    """Make calls with a copy of a chat model of LangChain's packages for OpenAI or Anthropic; nothing happens for others, and for
+    a class whose calls this process has rehearsed.
 
     The copy's HTTP client answers the calls itself. Callbacks, rate limits and tracers do not see them: nothing is called if a
     tracer has replaced the SDK's method. Errors are ignored.
     """
     is_openai = getattr(chat, "root_client", None) is not None
     is_package = type(chat)._generate.__module__.startswith(("langchain_", "vinelm."))  # an owner's class may do anything
-    if not is_package or not (is_openai or package_of(chat) == "langchain_anthropic"):
+    if not is_package or not (is_openai or package_of(chat) == "langchain_anthropic") or type(chat) in _REHEARSED:
         return
     with suppress(Exception):  # versions of the packages differ, and without a rehearsal the first calls only are slower
         made: Any
         made, http = with_own_connections(one_attempt(chat), is_async=False, answer=_answer_of_openai if is_openai else _answer)
         if http is None or not _is_own((made.client if is_openai else made._client.messages).create):
             return
+        _REHEARSED.add(type(chat))
         for options in _OF_OPENAI if is_openai else _OF_ANTHROPIC:
             with suppress(Exception):
                 made._generate([HumanMessage("a")], **options)
