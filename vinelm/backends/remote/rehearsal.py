@@ -35,8 +35,9 @@ _REHEARSED: set[type] = set()
 
 
 def rehearse(chat: BaseChatModel) -> None:
-    """Make calls with a copy of a chat model of LangChain's packages for OpenAI or Anthropic; nothing happens for others, and for
-    a class whose calls this process has rehearsed.
+    """Make calls with a copy of a chat model of LangChain's packages for OpenAI or Anthropic, once for each class.
+
+    Nothing happens for chat models of other packages.
 
     The copy's HTTP client answers the calls itself. Callbacks, rate limits and tracers do not see them: nothing is called if a
     tracer has replaced the SDK's method. Errors are ignored.
