@@ -878,6 +878,26 @@ def test_the_one_function_of_plain_data_needs_no_name(folder, capsys):
     assert "Ready." in capsys.readouterr().out
 
 
+RESULTS = {
+    "dataclass": "@dataclass(frozen=True)\nclass Result:\n    question: str\n    answer: str\n",
+    "model": "class Result(BaseModel):\n    question: str\n    answer: str\n",
+}
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+def test_a_function_may_return_an_object_with_the_answer_in_a_field(folder, capsys, kind):
+    source = (
+        f"from dataclasses import dataclass\nfrom pydantic import BaseModel\n{LLM}{RESULTS[kind]}"
+        "def reply(question: str) -> Result:\n    return Result(question=question, answer=llm.invoke(question).text)\n"
+    )
+    found = init(folder, capsys, source, "reply", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+    said = capsys.readouterr().out
+    assert "Ready." in said
+    assert "is that the answer?" not in said
+
+
 def test_functions_that_make_graphs_are_named_if_there_are_several(folder, capsys):
     other = 'def small_app():\n    return one_node("small", write).compile()\n'
     said = init(folder, capsys, MAKER + other, "", "--yes")

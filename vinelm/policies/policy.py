@@ -66,6 +66,14 @@ class Policy(OneProcess, ABC):
     on_gate: Callable[..., None] | None = None
     has_judge: bool = False
     locate: Callable[[Any], tuple[str, ...]] | None = None
+
+    def answers_at(self, number: int) -> int:
+        """Return how many calls were answered at the invocation with this number, from 0, of a recorded run that is replayed.
+
+        0 if the invocation is not recorded.
+        """
+        return 0
+
     standing: Callable[[str, float], SupportsFloat] | None = None
     assigned: Assigned = ALL
     kind: str | None = None

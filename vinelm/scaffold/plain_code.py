@@ -7,16 +7,19 @@ import dis
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from types import FunctionType
-from typing import Any
+from typing import Any, get_type_hints
 
+from langchain_core.messages import BaseMessage
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
+from pydantic import BaseModel
 
 from vinelm.adapters.langgraph.nodes.signature import closure_values, held_attribute, is_user_code
 from vinelm.adapters.langgraph.structure.call_counts import RUNS, source_of
+from vinelm.foreign_code import answered
 
 _BUILDERS = re.compile(r"StateGraph|MessageGraph|create_\w*(agent|supervisor|swarm|graph)")
 
@@ -134,11 +137,24 @@ def code_keys(code: Any) -> CodeKeys:
     ]
     names = [p.name for p in given if p.default is p.empty and p.name not in ("self", "config")] or [p.name for p in given[:1]]
     tree = source_of(function)
-    outputs = tuple(dict.fromkeys(_returned(tree))) or (ANSWER,)
+    outputs = fields_returned(function) or tuple(dict.fromkeys(_returned(tree))) or (ANSWER,)
     if isinstance(code, Pregel) or (len(names) == 1 and _is_dict(function, names[0], tree)):
         read = tuple(dict.fromkeys(_read_of(tree, names[0]))) if names else ()
         return CodeKeys(inputs=read, outputs=outputs, takes_dict=True)
     return CodeKeys(inputs=tuple(names), outputs=outputs, takes_dict=False)
+
+
+def fields_returned(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the fields of a function's result if its annotation is a dataclass or a pydantic model; empty otherwise.
+
+    Empty also for LangChain's messages, which are read as texts, and for a dataclass with slots.
+    """
+    kind = answered(lambda: get_type_hints(function).get("return"), None)  # an annotation may name what is not imported
+    if not isinstance(kind, type) or issubclass(kind, BaseMessage):
+        return ()
+    if issubclass(kind, BaseModel):
+        return tuple(kind.model_fields)
+    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) and "__slots__" not in vars(kind) else ()
 
 
 def function_of(code: Any) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vinelm.adapters.langgraph.structure.code import template_code, template_imports
 from vinelm.scaffold.application import FEW_TURNS, AppGraph
-from vinelm.scaffold.plain_code import ANSWER, code_keys, function_of
+from vinelm.scaffold.plain_code import ANSWER, code_keys, fields_returned, function_of
 from vinelm.scaffold.request_keys import MESSAGES, STRUCTURED, RequestKeys
 from vinelm.scaffold.target import required_of
 from vinelm.template.steps import mapped
@@ -192,7 +192,10 @@ class WorkflowFile:
         is_async = inspect.iscoroutinefunction(function_of(value))
         yield f"    {'async ' if is_async else ''}def run_once(inputs):"
         yield f"        found = {'await ' if is_async else ''}{called}"
-        yield f'        return found if isinstance(found, dict) else {{"{ANSWER}": getattr(found, "text", found)}}'
+        if fields_returned(function_of(value)):
+            yield "        return dict(vars(found))  # the fields of what it returns"
+        else:
+            yield f'        return found if isinstance(found, dict) else {{"{ANSWER}": getattr(found, "text", found)}}'
         yield ""
         yield "    return run_once"
 

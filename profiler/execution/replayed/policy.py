@@ -264,6 +264,10 @@ class ReplayPolicy(UnitPolicy):
         """Return whether the invocation with this number (from 0) is in the record."""
         return number < len(self.before.invocations)
 
+    def answers_at(self, number: int) -> int:
+        """Return how many recorded calls of the invocation with this number, from 0, were answered; 0 if it is not recorded."""
+        return sum(call.answer is not None for call in self.before.invocations[number].calls) if self.is_recorded(number) else 0
+
     def recorded_call(self, number: int, digest: str) -> RecordedCall:
         """Return the recorded call with this prompt (by its digest) of the invocation at index ``number``.
 

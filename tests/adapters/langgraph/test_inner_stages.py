@@ -8,13 +8,16 @@ from typing import Annotated, TypedDict
 import pytest
 from kit.apps.echo import EchoBackend, Typed, make_catalog, thread
 from langchain.agents import create_agent
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, Send
 
 from vinelm import VineChatModel, VineMiddleware
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
+from vinelm.adapters.langgraph.inner_app import runs_async
 from vinelm.backends.resolver import ModelResolver
 from vinelm.clock import VirtualClock
 from vinelm.errors import WorkflowError
@@ -216,6 +219,25 @@ def test_code_without_a_graph(build):
     for _ in range(2):
         asked, out = asked_by(app, vine, {"q": "?"})
         assert (asked, out["a"]) == (chain("one", "two", "one"), "m0m1m2")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_graph_with_a_tool_that_is_a_coroutine_is_run_asynchronously(is_async):
+    """As the tools of MCP servers are; run synchronously, LangChain refuses them."""
+
+    def look(name: str) -> str:
+        """Look it up."""
+        return name
+
+    async def alook(name: str) -> str:
+        """Look it up."""
+        return name
+
+    find = StructuredTool.from_function(func=None if is_async else look, coroutine=alook, name="find", description="finds")
+    graph = StateGraph(MessagesState)
+    graph.add_node("tools", ToolNode([find]))
+    graph.add_edge(START, "tools")
+    assert runs_async(graph.compile()) is is_async
 
 
 def test_a_function_that_returns_no_state_says_so():

@@ -27,7 +27,7 @@ from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.profiler.execution.replayed.runner import ReplayRunner, make_units
 from vinelm.profiler.execution.unit import UnitRunner
-from vinelm.template import Stage, Template
+from vinelm.template import Loop, Stage, Template
 
 
 def runner(workflow, **backend):
@@ -197,6 +197,52 @@ def test_a_call_beside_the_one_at_which_a_unit_ends_is_not_cancelled():
         return solve
 
     assert drafts_and_checks(build) == [*[("draft", None)] * 2, *[("check", None)] * 4]
+
+
+def gathering(slept, last="check"):
+    """An application that asks its first stage three times side by side, each after a while that ``slept`` says."""
+
+    def build(vine):
+        draft, check = vine.chat_model("draft"), vine.chat_model(last)
+
+        async def read(number):
+            await asyncio.sleep(slept(number))
+            return (await draft.ainvoke(f"document {number}")).text
+
+        async def solve(inputs):
+            found = await asyncio.gather(*map(read, range(3)), return_exceptions=True)
+            return {"answer": (await check.ainvoke(" ".join(map(str, found)))).text}
+
+        return solve
+
+    return build
+
+
+def test_a_call_that_begins_late_in_a_replay_is_beside_the_one_that_it_was_beside():
+    """A recorded answer comes at once, so that the first call has ended before the others, which read a page first, begin."""
+    build = gathering(lambda number: 0.02 * number)  # the models take 0.05 s
+    assert drafts_and_checks(build) == [*[("draft", None)] * 2, *[("check", None)] * 4]
+
+
+def test_a_call_that_begins_early_in_a_replay_is_after_the_one_that_it_came_after():
+    """A first call is slow to begin: imports, connections. What was recorded one after the other comes side by side then."""
+    begun = []
+
+    def slept(number):
+        begun.append(number)
+        return 0.2 * number if len(begun) <= 3 else 0.0
+
+    price = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2026-01-01"}
+    catalog = Catalog.from_chat_models({"m0": Late()}, prices={"m0": price})
+    template = Template((Loop((Stage("draft", ("m0",)),), times=4),))
+    workflow = toy(n_requests=1, build=gathering(slept, "draft"), template=template, score=lambda request, state: True)
+    units, parent, rows = make_units(workflow, catalog, create_backends(catalog)), None, []
+    while parent is not None or not rows:
+        outcome = units.run(workflow.requests[0], ("m0",) * (len(rows) + 1), parent)
+        parent = None if outcome.observation.stopped else outcome.checkpoint
+        rows.append(outcome.observation)
+    assert [row.failure for row in rows] == [None] * len(rows)
+    assert len(rows) in (3, 4), "the second and the third draft may be beside each other"
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -62,7 +62,7 @@ class FunctionApp:
 
 
 def runs_async(app: Any) -> bool:
-    """Return whether some node or edge exists only as a coroutine, so that the graph must be run asynchronously."""
+    """Return whether some node, edge or tool exists only as a coroutine, so that the graph must be run asynchronously."""
     if not isinstance(app, CompiledStateGraph):
         bound = [getattr(node, "bound", None) for node in app.nodes.values()]
         return any(map(_is_async, bound))
@@ -74,4 +74,11 @@ def runs_async(app: Any) -> bool:
 
 
 def _is_async(runnable: Any) -> bool:
-    return held_attribute(runnable, "afunc") is not None and held_attribute(runnable, "func") is None
+    if held_attribute(runnable, "afunc") is not None and held_attribute(runnable, "func") is None:
+        return True
+    tools = getattr(runnable, "tools_by_name", None)  # of LangGraph's tool node; those of MCP servers are coroutines
+    return isinstance(tools, Mapping) and any(map(_is_async_tool, tools.values()))
+
+
+def _is_async_tool(tool: Any) -> bool:
+    return getattr(tool, "coroutine", None) is not None and getattr(tool, "func", None) is None

@@ -63,6 +63,8 @@ class RunPlaces:
         choose: returns the model for a stage, given the models of the path before it.
         locate: used instead of ``choose`` if the policy replays a recorded run. Given the key of an invocation's position, it
             returns the models of the path that ends there.
+        answers_at: if a recorded run is replayed, returns how many calls were answered at a position, by its number from 0; 0
+            for a position that is not recorded.
         flow: which stages may follow which; None if the template has no stages side by side.
     """
 
@@ -70,9 +72,11 @@ class RunPlaces:
         self,
         choose: Callable[[str, tuple[str, ...]], str],
         locate: Callable[[PlaceKey], tuple[str, ...]] | None = None,
+        answers_at: Callable[[int], int] = lambda number: 0,
+        *,
         flow: Flow | None = None,
     ) -> None:
-        self._choose, self._locate, self._flow = choose, locate, flow
+        self._choose, self._locate, self._answers_at, self._flow = choose, locate, answers_at, flow
         self._lock = RLock()
         self.last_step = ""
         self._before: tuple[str, ...] = ()  # the stages of the path before the superstep ``last_step``
@@ -98,7 +102,7 @@ class RunPlaces:
         with self._lock:
             if where.step != self.last_step or not where.step:
                 self._before = stages
-            key = PlaceKey(where.step, stage, 0 if is_per_node else self._ended.get((where.task, stage), 0))
+            key = PlaceKey(where.step, stage, 0 if is_per_node else self._ordinal(where, stage))
             place = self._places.get(key)
             if place is None:
                 for name in self._ahead_of(stage):
@@ -112,6 +116,20 @@ class RunPlaces:
             place.begun += 1
             self._open[place.path][2].add(where.task)
             return place.path, place.stages
+
+    def _ordinal(self, where: Where, stage: str) -> int:
+        ended = self._ended.get((where.task, stage), 0)
+        if where.step or self._locate is None:
+            return ended
+        # Recorded answers come at once. So a call that was beside another may now begin after that one has ended, or a call
+        # that came later may begin before it: outside of a graph a position takes as many calls as were answered there.
+        ordinal = 0
+        while (place := self._places.get(PlaceKey("", stage, ordinal))) is not None:
+            answered = self._answers_at(len(place.path) - 1)
+            if (place.begun - place.failed < answered) if answered else ordinal >= ended:
+                break
+            ordinal += 1
+        return ordinal
 
     def _ahead_of(self, stage: str) -> tuple[str, ...]:
         """Return the stages of the current superstep that come before ``stage`` in the template."""
