@@ -121,7 +121,7 @@ class RunPlaces:
         ended = self._ended.get((where.task, stage), 0)
         if where.step or self._locate is None:
             return ended
-        # Recorded answers come at once. So a call that was beside another may now begin after that one has ended, or a call
+        # Recorded answers come at once. So a call that was made with another may now begin after that one has ended, or a call
         # that came later may begin before it: outside of a graph a position takes as many calls as were answered there.
         ordinal = 0
         while (place := self._places.get(PlaceKey("", stage, ordinal))) is not None:
