@@ -51,6 +51,8 @@ class Policy(OneProcess, ABC):
         assigned: whether the request was assigned to a plan or to the current setup. Stored with the path. In a resumed
             run it is set, before :meth:`resumed`, to the assignment of the run that began the request.
         kind: the request type that the plan is made for; None if plans are the same for all types. Stored with the path.
+        has_supersteps: False if a recorded run of an entrypoint of LangGraph's functional API is replayed, whose tasks have no
+            supersteps.
 
     Args:
         template: the workflow's shape; None if it is not known.
@@ -77,6 +79,7 @@ class Policy(OneProcess, ABC):
     standing: Callable[[str, float], SupportsFloat] | None = None
     assigned: Assigned = ALL
     kind: str | None = None
+    has_supersteps: bool = True
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Interrupt
 
 from vinelm.adapters.langgraph.inner_app import FunctionApp, runs_async
@@ -46,6 +47,7 @@ class Application:
         self._app = app
         self._is_async = app.is_async if self._is_function else runs_async(app)
         self._threads = count()
+        self._has_supersteps = self._is_function or isinstance(app, CompiledStateGraph)
 
     def run(self, request: Request, run: RunContext, policy: ReplayPolicy, callbacks: list[Any]) -> dict[str, Any] | None:
         """Run the application on a request, with the settings of ``run``, until it returns or the job ends.
@@ -56,6 +58,7 @@ class Application:
         Raises:
             WorkflowError: the graph has an interrupt that only a person can answer.
         """
+        policy.has_supersteps = self._has_supersteps
         inputs = self._workflow.graph_input(request)
         config: dict[str, Any] = {"recursion_limit": _MOST_STEPS}
         if callbacks:

@@ -22,6 +22,7 @@ from kit.toys.replayed import (
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.func import entrypoint, task
 
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
@@ -172,6 +173,14 @@ class Late(BaseChatModel):
         return self._generate(messages)
 
 
+class Patient(Late):
+    """The same where it is called synchronously."""
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        time.sleep(0.15)
+        return super()._generate(messages)
+
+
 def drafts_and_checks(build):
     """The stage and the failure of each row of an application that drafts and checks with late models."""
     price = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2026-01-01"}
@@ -243,6 +252,34 @@ def test_a_call_that_begins_early_in_a_replay_is_after_the_one_that_it_came_afte
         rows.append(outcome.observation)
     assert [row.failure for row in rows] == [None] * len(rows)
     assert len(rows) in (3, 4), "the second and the third draft may be beside each other"
+
+
+def test_tasks_of_an_entrypoint_that_came_side_by_side_may_come_one_after_the_other_in_a_replay():
+    def build(vine):
+        draft = vine.chat_model("draft")
+
+        @task
+        def ask(number):
+            time.sleep(0.05 * number)
+            return draft.invoke(f"document {number}").text
+
+        @entrypoint()
+        def solve(inputs):
+            found = [ask(number) for number in range(2)]
+            return {"answer": draft.invoke(" ".join(one.result() for one in found)).text}
+
+        return solve
+
+    price = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2026-01-01"}
+    catalog = Catalog.from_chat_models({"m0": Patient()}, prices={"m0": price})
+    template = Template((Loop((Stage("draft", ("m0",)),), times=4),))
+    workflow = toy(n_requests=1, build=build, template=template, score=lambda request, state: True)
+    units, parent, rows = make_units(workflow, catalog, create_backends(catalog)), None, []
+    while parent is not None or not rows:
+        outcome = units.run(workflow.requests[0], ("m0",) * (len(rows) + 1), parent)
+        parent = None if outcome.observation.stopped else outcome.checkpoint
+        rows.append(outcome.observation)
+    assert [row.failure for row in rows] == [None] * 2
 
 
 @pytest.mark.parametrize("is_async", [False, True])
