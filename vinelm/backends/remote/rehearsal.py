@@ -7,7 +7,8 @@ operating system's name when these are first needed. In a fork that makes a few 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -16,6 +17,7 @@ from langchain_core.messages import HumanMessage
 
 from vinelm.backends.remote.answer_size import library_of
 from vinelm.backends.remote.inner import one_attempt, package_of, with_own_connections
+from vinelm.foreign_code import answered
 
 _SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
 _CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": "b"}'}}
@@ -46,21 +48,28 @@ def rehearse(chat: BaseChatModel) -> None:
     is_package = type(chat)._generate.__module__.startswith(("langchain_", "vinelm."))  # an owner's class may do anything
     if not is_package or not (is_openai or package_of(chat) == "langchain_anthropic") or type(chat) in _REHEARSED:
         return
-    with suppress(Exception):  # versions of the packages differ, and without a rehearsal the first calls only are slower
-        made: Any
-        made, http = with_own_connections(one_attempt(chat), is_async=False, answer=_answer_of_openai if is_openai else _answer)
-        if http is None or not _is_own((made.client if is_openai else made._client.messages).create):
-            return
-        _REHEARSED.add(type(chat))
-        for options in _OF_OPENAI if is_openai else _OF_ANTHROPIC:
-            with suppress(Exception):
-                made._generate([HumanMessage("a")], **options)
-            with suppress(Exception):
-                list(made._stream([HumanMessage("a")], **options))
-        http.close()
-        import anyio  # the SDKs' connections on an event loop
+    answered(lambda: _rehearse(chat, is_openai=is_openai), None)
 
-        anyio.run(anyio.sleep, 0)
+
+def _rehearse(chat: Any, *, is_openai: bool) -> None:
+    made: Any
+    made, http = with_own_connections(one_attempt(chat), is_async=False, answer=_answer_of_openai if is_openai else _answer)
+    if http is None or not _is_own((made.client if is_openai else made._client.messages).create):
+        return
+    _REHEARSED.add(type(chat))
+    for options in _OF_OPENAI if is_openai else _OF_ANTHROPIC:
+        for call in (made._generate, made._stream):
+            # Versions of the packages differ; without a rehearsal only the first calls are slower.
+            answered(partial(_read, call, options), None)
+    http.close()
+    import anyio  # the SDKs' connections on an event loop
+
+    anyio.run(anyio.sleep, 0)
+
+
+def _read(call: Callable[..., Iterable[Any]], options: dict[str, Any]) -> None:
+    for _ in call([HumanMessage("a")], **options):
+        pass
 
 
 def _is_own(method: Any) -> bool:
