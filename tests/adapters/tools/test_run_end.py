@@ -164,8 +164,9 @@ def test_however_the_graph_ends(ends):
         finally:
             app.let_go.set()  # else nothing ends the event loop
 
+    before = set(_GRAPHS)  # another test may have left a graph that never ends
     asyncio.run(main())
-    assert not _GRAPHS
+    assert set(_GRAPHS) <= before
 
 
 def test_a_run_that_is_resumed_begins_with_nothing_and_reads_ahead_again():

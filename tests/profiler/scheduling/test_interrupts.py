@@ -2,6 +2,7 @@
 
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -129,7 +130,10 @@ def tell(progress):
 
 
 def descendants(pid):
-    children = [int(found) for path in Path(f"/proc/{pid}/task").glob("*/children") for found in path.read_text().split()]
+    children = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # a thread or process that has ended meanwhile
+            children += map(int, path.read_text().split())
     return children + [grandchild for child in children for grandchild in descendants(child)]
 
 
