@@ -57,9 +57,8 @@ text = json.dumps(dict(told, is_python={is_python})).encode()
 socket.send_fds(there, [b"%8d" % len(text)], descriptors)
 there.sendall(text)
 there.setblocking(False)
-for number in ends:
-    if number not in ignored:
-        signal.signal(number, lambda *_: None)
+for number in ends:  # also those that are ignored: the command may heed them
+    signal.signal(number, lambda *_: None)
 signal.set_wakeup_fd(there.fileno())  # the number of each signal is written there
 select.select([there], [], [])
 ended = there.recv(16)
