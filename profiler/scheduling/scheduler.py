@@ -14,7 +14,7 @@ from vinelm.errors import WorkflowError
 from vinelm.io.interrupts import Interrupts
 from vinelm.profiler.execution.job import Job, UnitFinished, Worker, run_job
 from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
-from vinelm.profiler.sampling.runs import run_of
+from vinelm.profiler.sampling.runs import Run, run_of, whole_path
 from vinelm.profiler.scheduling.admission import Admission
 from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths, TimedPaths
 from vinelm.profiler.scheduling.results import StoppedBy
@@ -152,8 +152,7 @@ class CanonicalCommit:
         self._observations: dict[Cell, Observation] = {}  # the observations that the sampler receives, in order
         self._classes: dict[Cell, int | None] = {}
         self._sizes: Counter[str] = Counter()  # rows of each request when its classes were computed
-        runs = () if self._look is None else self._look.runs
-        self._missing = [(request, run) for request in state.requests for run in runs]
+        self._missing = [(request, run) for request in state.requests for run in self._awaited_runs()]
 
     @property
     def asking(self) -> str:
@@ -225,14 +224,21 @@ class CanonicalCommit:
             return False
         elif target is not None and coverage.fraction >= target:
             by = "coverage"
-        elif self._look is not None and self._look.is_due(coverage, self._has_runs):
+        elif self._look is not None and self._look.is_due(coverage, self._lacks_nothing):
             by = "look"
         if by is not None:
             self._state.stop(by)
         return by is not None
 
-    def _has_runs(self) -> bool:
-        """Return whether every request has the runs that the look waits for. Each of them is checked until it is complete."""
+    def _awaited_runs(self) -> list[Run]:
+        """Return the runs of every request that end the step: those that the look lacks, and that of the current setup."""
+        if self._look is None or not self._look.lacking:
+            return []
+        template = self._state.template
+        return [*self._look.lacking, *([] if template.today is None else [whole_path(template, template.today)])]
+
+    def _lacks_nothing(self) -> bool:
+        """Return whether every request has the awaited runs. A run is not looked for again once it was found complete."""
         template, left = self._state.template, self._missing
         while left and run_of(self._observations, template, *left[-1])[1]:
             left.pop()

@@ -136,41 +136,37 @@ class ExecutionConfig:
 class Look(NamedTuple):
     """The end of one step of a profile, after which its results are evaluated.
 
-    A step ends at a coverage, at a cost or once all requests have certain runs, whichever is reached first.
+    A step ends at a coverage, at a cost, or once nothing is lacking, whichever is reached first.
 
     Attributes:
         coverage: a fraction in (0, 1].
         usd: the cost of all results, in dollars; infinite if cost does not end the step.
         least_rows: the step does not end before the store has this number of results.
-        runs: the step ends once every request has a complete run of each of these; empty if such runs do not end the step. The
-            first is that of the current setup.
+        lacking: the runs that the evaluation before this step lacked, which are bought first. The step ends once every request
+            has each of them and a run of the current setup. Empty if nothing was lacking.
         rows: the number of results at the evaluation before this step.
     """
 
     coverage: float
     usd: float = math.inf
     least_rows: int = 0
-    runs: tuple[Run, ...] = ()
+    lacking: tuple[Run, ...] = ()
     rows: int = 0
-
-    @property
-    def lacking(self) -> tuple[Run, ...]:
-        """The runs that the step is to buy first: those of plans that the evaluation before it lacked."""
-        return self.runs[1:]
 
     @property
     def next_usd(self) -> float | None:
         """The cost in dollars at which this step of the profile ends; None if cost does not end the step."""
         return self.usd if 0.0 < self.usd < math.inf else None
 
-    def is_due(self, coverage: Coverage, has_runs: Callable[[], bool]) -> bool:
+    def is_due(self, coverage: Coverage, lacks_nothing: Callable[[], bool]) -> bool:
         """Return whether the step has reached its end, given the coverage and cost of the committed results so far.
 
-        ``has_runs`` returns whether every request has the runs in :attr:`runs`.
+        ``lacks_nothing`` returns whether every request has the runs in :attr:`lacking` and a run of the current setup. It is
+        only called if that ends the step.
         """
         if coverage.counts.sum() < self.least_rows:
             return False
-        return coverage.fraction >= self.coverage or coverage.spent_usd >= self.usd or (bool(self.runs) and has_runs())
+        return coverage.fraction >= self.coverage or coverage.spent_usd >= self.usd or (bool(self.lacking) and lacks_nothing())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -250,9 +250,9 @@ class Proven(Perfect):
 def test_a_look_comes_once_all_requests_have_run_a_plan_that_is_proven_so_far(tmp_path):
     run, notes = Proven(tmp_path / "s.db", 100, without=40), []
     profile_until_certain(run, run.path, max_error=0.15, max_loss=0.055, on_note=notes.append)
-    assert run.asked[0].runs == ()
-    assert (run.asked[1].runs, run.asked[1].lacking, run.asked[1].rows) == ((("b",), ("a",)), (("a",),), 1)
-    assert "going on until all requests have run it, " in notes[1]
+    assert run.asked[0].lacking == ()
+    assert (run.asked[1].lacking, run.asked[1].rows) == ((("a",),), 1)
+    assert "going on until all requests have run it, or to a coverage of " in notes[1]
 
 
 @pytest.mark.parametrize(("without", "looks"), [(40, 3), (4, 1)])

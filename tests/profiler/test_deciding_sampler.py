@@ -18,7 +18,7 @@ from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.evaluation.comparison.comparable import worth_proving
 from vinelm.objective import Objective
-from vinelm.profiler import ProfileSettings
+from vinelm.profiler import Look, ProfileSettings
 from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
 from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.profiler.sampling.priced_sampler import shuffled
@@ -223,6 +223,26 @@ def test_what_runs_today_is_no_plan_to_be_proven():
 # -- through a profile ---------------------------------------------------------------------------------------------
 
 
+def test_a_profile_notes_what_a_verdict_lacks_and_buys_it_first(tmp_path, monkeypatch):
+    """In m1 > m0, which the plans that its rows recommend leave until later."""
+    lacking, bought = (("m1", "m0"),), []
+
+    def stepwise(run, store, **_):
+        first = run(Look(1e-9, usd=0.0, least_rows=120))
+        bought.append(sum(first.counts))
+        return run(Look(1.0, usd=1.2 * first.spent_usd, lacking=lacking, rows=bought[0]))
+
+    monkeypatch.setattr("vinelm.api.profiling.profile_until_certain", stepwise)
+    models, backends = make_catalog(3), {"test": EchoBackend()}
+    found = bind_workflow(workflow("m2"), models, backends)
+    with ObservationStore.create(tmp_path / "s.db", identity_of(found, models, backends, 0)) as store:
+        run_profile(Inputs(workflow=found, catalog=models, backends=backends), store, ProfileSettings(), max_error=0.15)
+        rows = store.observations()
+        assert RunRecords(store).wanted() == [(bought[0], [*lacking])]
+    before, after = rows[: bought[0]], rows[bought[0] :]
+    assert sum(one.prefix == lacking[0] for one in after) > sum(one.prefix == lacking[0] for one in before)
+
+
 def ask(state: Typed, model):
     return {"a": model.invoke("?").text}
 
@@ -378,7 +398,7 @@ def test_runs_that_a_verdict_lacked_come_first_from_the_rows_of_that_verdict_on(
         list(recommended_plans(template, catalog(), wanted)(one))
         for one in (rows[:-1], rows, [*rows, row("q0", "mid", stage="plan", success=None, stopped=False)])
     )
-    assert ("mid", "mid") not in before[:1]
+    assert before == list(recommended_plans(template, catalog())(rows[:-1])), "as if nothing had been lacking"
     assert at[:2] == [("mid", "big"), ({"plan": "mid"}, "tiny")]
     assert after[:1] == [("mid", "mid")], "only the latest, and only what this template can run"
     assert not {("tiny", "gone"), ("mid",)} & {one for one in after if isinstance(one[0], str)}

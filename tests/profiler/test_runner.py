@@ -89,7 +89,7 @@ def test_a_step_ends_with_the_row_that_completes_the_runs_that_it_waits_for(tmp_
     workflow = toy(n_requests=8)
     path = (workflow.template.first_stages[0].models[0],) * workflow.template.depth
     with new_store(tmp_path / "s.db", workflow) as store:
-        result = run(store, workflow, coverage=1.0, look=Look(1.0, runs=(path,)))
+        result = run(store, workflow, coverage=1.0, look=Look(1.0, lacking=(path,)))
         rows = store.observations()
 
     def complete(rows):

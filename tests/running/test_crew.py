@@ -89,6 +89,16 @@ def test_ctrl_c_in_a_finalizer_is_not_lost(monkeypatch):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: None])
+def test_ctrl_c_that_is_ignored_or_handled_by_the_application_is_left_to_it(handler):
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        crew_of([1], lambda job: signal.raise_signal(signal.SIGINT), size=1).work()
+        assert signal.getsignal(signal.SIGINT) == handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_those_that_are_left_are_not_waited_for(monkeypatch):
     monkeypatch.setattr("vinelm.running.crew.TICK_S", 0.001)
     gate = threading.Event()

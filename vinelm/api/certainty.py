@@ -109,8 +109,9 @@ def profile_until_certain(
 ) -> ProfileResult:
     """Run a profile in growing steps until an estimate from its store is certain enough.
 
-    A step ends when the profile's coverage or its total cost has grown by a factor. Coverage is the share of the estimated cost
-    of a full profile. It does not suffice as a limit: with very many paths it stays near 0 even when there are enough rows.
+    A step ends when the profile's coverage or its total cost has grown by a factor, or when the runs that the verdict before it
+    lacked are bought. Coverage is the share of the estimated cost of a full profile. It does not suffice as a limit: with very
+    many paths it stays near 0 even when there are enough rows.
 
     Args:
         run: Takes the end of a step (:class:`Look`), and profiles until then or until the whole profile ends. Each call
@@ -158,9 +159,9 @@ def profile_until_certain(
         times = UNSETTLED_GROWTH if lacks is None else min(lacks.times, FASTEST_GROWTH)
         rows = sum(result.counts)
         least_rows = math.ceil(rows * LEAST_GROWTH)
-        runs = () if read is None or verdict is None or lacks is not None else _settling_runs(read.template, verdict)
+        lacking = () if read is None or verdict is None or lacks is not None else _lacking(read.template, verdict)
         coverage, usd = min(max(result.coverage, look.coverage) * times, 1.0), result.spent_usd * times or math.inf
-        look = Look(coverage, usd, least_rows, runs, rows)
+        look = Look(coverage, usd, least_rows, lacking, rows)
         tell(_step(lacks, verdict, look))
 
 
@@ -175,21 +176,19 @@ def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
     return Comparison.of(evidence).verdict(max_loss=max_loss)
 
 
-def _settling_runs(template: Template, verdict: Verdict) -> tuple[Run, ...]:
-    """Return the runs that end the profile once every request has them: of the current setup, of the plan to switch to, and of
-    the more expensive plans that are tested before it.
+def _lacking(template: Template, verdict: Verdict) -> tuple[Run, ...]:
+    """Return the runs that a verdict to switch still lacks: of its plan, and of the more expensive plans tested before it.
 
-    The result is empty if no switch is advised, if they exist already, or if one of the plans depends on the request.
+    The result is empty if no switch is advised, if every request has these runs, or if one of the plans depends on the request.
     """
     from vinelm.profiler.sampling.runs import whole_path
 
-    if verdict.advice != "switch" or verdict.plan is None or not verdict.missing:
+    if verdict.advice != "switch":
         return ()
     plans = [dict(plan.code) for plan in verdict.missing]
     if any(not models or not models.keys() <= {stage.name for stage in template.stages} for models in plans):
         return ()
-    today = dict(template.today or {})
-    return tuple(whole_path(template, today | models) for models in ({}, *plans))
+    return tuple(whole_path(template, {**(template.today or {}), **models}) for models in plans)
 
 
 def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
@@ -214,7 +213,7 @@ def _step(lacks: Shortfall | None, verdict: Verdict | None, look: Look) -> str:
     known = "no path is known yet"
     if lacks is None:
         known = (verdict.why_not if verdict else "") or "no plan is proven against what runs today yet"
-        if look.runs:
+        if look.lacking:
             known = "a plan is proven by the rows so far"
         elif verdict is not None and verdict.advice == "switch":
             known = "a plan is proven, but not beyond what several looks at the rows find by luck"
@@ -222,5 +221,5 @@ def _step(lacks: Shortfall | None, verdict: Verdict | None, look: Look) -> str:
         known = f"the best path's accuracy is known to +/- {100 * lacks.half_width:.1f} points"
     asked = "" if lacks is None else f", {100 * lacks.max_error:g} are asked for"
     until = f", or to ${look.usd:.3g}" if look.usd < math.inf else ""
-    run = "until all requests have run it, " if look.runs else ""
+    run = "until all requests have run it, or " if look.lacking else ""
     return f"{known}{asked}: going on {run}to a coverage of {100 * look.coverage:.1f} %{until}"

@@ -44,8 +44,8 @@ def recommended_plans(
         if len(rows) < LEAST_ROWS:
             return ()
         # Counted in rows, so that a run that is resumed recommends the same plans in each of its rounds.
-        lacking = [runs for since, runs in wanted if since <= len(rows)][-1:]
-        first = [run for runs in lacking for run in runs if is_run_of(template, run)]
+        lacking = next((runs for since, runs in reversed(wanted) if since <= len(rows)), ())
+        first = [run for run in lacking if is_run_of(template, run)]
         find = _proving if template.today is not None else _under_budgets
         try:
             return distinct((*first, *find(at_ordinary_prices(rows), template, catalog)))

@@ -13,8 +13,8 @@ from vinelm.io.operating_system import ENDING
 
 
 class Interrupts:
-    """Counts :data:`~vinelm.io.ENDING` signals instead of raising. Works only on the main thread, where Python delivers
-    signals.
+    """Counts signals that would end the process, instead of raising at once. Works only on the main thread, where Python
+    delivers signals.
 
     The second signal raises ``KeyboardInterrupt``; if jobs run on this thread, so does every signal inside :meth:`allowed`.
     Nothing is raised inside :meth:`deferred`, where a transaction is written.
@@ -69,6 +69,11 @@ class Interrupts:
         self.count += 1
         if not self._is_deferred and (self._is_allowed or self.count > 1):
             raise KeyboardInterrupt
+
+
+def ctrl_c() -> tuple[int, ...]:
+    """Return Ctrl-C's signal as the only element of a tuple; an empty tuple if it is ignored or the application handles it."""
+    return (signal.SIGINT,) if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _raise) else ()
 
 
 @contextmanager

@@ -48,11 +48,11 @@ class Policy(OneProcess, ABC):
             uses the request's priority.
         locate: only for a policy that replays a recorded run; otherwise None. Takes the key of an invocation's place in
             the graph's run, and returns the invocation's path.
+        answers_at: only for such a policy; otherwise None. Takes the superstep of a call and the number of an invocation, from
+            0. Returns how many calls of this invocation were answered, if that decides whether it has another call; else 0.
         assigned: whether the request was assigned to a plan or to the current setup. Stored with the path. In a resumed
             run it is set, before :meth:`resumed`, to the assignment of the run that began the request.
         kind: the request type that the plan is made for; None if plans are the same for all types. Stored with the path.
-        has_supersteps: False if a recorded run of an entrypoint of LangGraph's functional API is replayed, whose tasks have no
-            supersteps.
 
     Args:
         template: the workflow's shape; None if it is not known.
@@ -68,18 +68,10 @@ class Policy(OneProcess, ABC):
     on_gate: Callable[..., None] | None = None
     has_judge: bool = False
     locate: Callable[[Any], tuple[str, ...]] | None = None
-
-    def answers_at(self, number: int) -> int:
-        """Return how many calls were answered at the invocation with this number, from 0, of a recorded run that is replayed.
-
-        0 if the invocation is not recorded.
-        """
-        return 0
-
+    answers_at: Callable[[str, int], int] | None = None
     standing: Callable[[str, float], SupportsFloat] | None = None
     assigned: Assigned = ALL
     kind: str | None = None
-    has_supersteps: bool = True
 
     def __init__(
         self,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
-from vinelm.io.interrupts import Interrupts
+from vinelm.io.interrupts import Interrupts, ctrl_c
 from vinelm.threads import beside
 
 Job = TypeVar("Job")
@@ -63,9 +62,9 @@ class Crew(Generic[Job]):
         Raises:
             BaseException: The error of a job or of ``on_tick``, or KeyboardInterrupt.
         """
-        # Raised only between two ticks: elsewhere it may be raised in a finalizer, where it is lost, or just after a lock that
-        # the threads share was taken, which is then never released.
-        with Interrupts(is_inline=False, numbers=(signal.SIGINT,)) as interrupts:
+        # Ctrl-C is raised only between two ticks. Elsewhere it might be raised in a finalizer, where it is lost, or just after
+        # this thread took a lock that it shares with the others and would never release.
+        with Interrupts(is_inline=False, numbers=ctrl_c()) as interrupts:
 
             def tick() -> None:
                 if interrupts.count:

@@ -192,10 +192,9 @@ class WorkflowFile:
         is_async = inspect.iscoroutinefunction(function_of(value))
         yield f"    {'async ' if is_async else ''}def run_once(inputs):"
         yield f"        found = {'await ' if is_async else ''}{called}"
-        if fields_returned(function_of(value)):
-            yield "        return dict(vars(found))  # the fields of what it returns"
-        else:
-            yield f'        return found if isinstance(found, dict) else {{"{ANSWER}": getattr(found, "text", found)}}'
+        has_fields = fields_returned(function_of(value))
+        state = "dict(vars(found))" if has_fields else f'{{"{ANSWER}": getattr(found, "text", found)}}'
+        yield f"        return found if isinstance(found, dict) else {state}"
         yield ""
         yield "    return run_once"
 

@@ -32,6 +32,9 @@ _GRACE_S = 1.0
 class Application:
     """A graph, entrypoint or function that can be run for many jobs. Threads may share this object.
 
+    Attributes:
+        has_supersteps: False for an entrypoint, all of whose tasks run in one superstep.
+
     Args:
         app: what :func:`vinelm.adapters.langgraph.build_graph` returned.
         workflow: the workflow, which defines the input of the graph and the answers to its interrupts.
@@ -47,7 +50,7 @@ class Application:
         self._app = app
         self._is_async = app.is_async if self._is_function else runs_async(app)
         self._threads = count()
-        self._has_supersteps = self._is_function or isinstance(app, CompiledStateGraph)
+        self.has_supersteps = self._is_function or isinstance(app, CompiledStateGraph)
 
     def run(self, request: Request, run: RunContext, policy: ReplayPolicy, callbacks: list[Any]) -> dict[str, Any] | None:
         """Run the application on a request, with the settings of ``run``, until it returns or the job ends.
@@ -58,7 +61,6 @@ class Application:
         Raises:
             WorkflowError: the graph has an interrupt that only a person can answer.
         """
-        policy.has_supersteps = self._has_supersteps
         inputs = self._workflow.graph_input(request)
         config: dict[str, Any] = {"recursion_limit": _MOST_STEPS}
         if callbacks:

@@ -105,6 +105,7 @@ class ReplayPolicy(UnitPolicy):
         buys: whether to buy one new invocation; if False, only the record is replayed.
         passed: for each earlier invocation, whether its answer passed the workflow's own check; empty if none passed. The
             request continued after such an answer.
+        has_supersteps: False for an entrypoint of LangGraph's functional API, all of whose tasks run in one superstep.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class ReplayPolicy(UnitPolicy):
         *,
         buys: bool = True,
         passed: Sequence[bool] = (),
+        has_supersteps: bool = True,
     ) -> None:
         joint = JointStages(template)
         follower = template.stage_after(len(before.stages)) if any(passed[-1:]) else None
@@ -129,6 +131,7 @@ class ReplayPolicy(UnitPolicy):
         super().__init__(template, prefix, clock, request, (*before.stages, first) if buys else before.stages)
         self.stage = first
         self.before = before
+        self.has_supersteps = has_supersteps
         self.halted: BaseException | None = None
         self.problem: WorkflowError | None = None
         self.drift: str | None = None
@@ -264,9 +267,14 @@ class ReplayPolicy(UnitPolicy):
         """Return whether the invocation with this number (from 0) is in the record."""
         return number < len(self.before.invocations)
 
-    def answers_at(self, number: int) -> int:
-        """Return how many recorded calls of the invocation with this number, from 0, were answered; 0 if it is not recorded."""
-        return sum(call.answer is not None for call in self.before.invocations[number].calls) if self.is_recorded(number) else 0
+    def answers_at(self, step: str, number: int) -> int:
+        """Return how many recorded calls of the invocation with this number, from 0, were answered.
+
+        0 if it is not recorded, or if ``step``, the superstep of the call, tells calls apart.
+        """
+        if (step and self.has_supersteps) or not self.is_recorded(number):
+            return 0
+        return sum(call.answer is not None for call in self.before.invocations[number].calls)
 
     def recorded_call(self, number: int, digest: str) -> RecordedCall:
         """Return the recorded call with this prompt (by its digest) of the invocation at index ``number``.

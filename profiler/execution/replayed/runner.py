@@ -94,7 +94,7 @@ class ReplayRunner:
             InputError: an error that would occur in every further job.
         """
         before = Record() if parent is None else Record.from_bytes(parent)
-        policy = ReplayPolicy(self.template, prefix, self.control.models.new_clock(), request, before, passed=passed)
+        policy = self._policy(prefix, request, before, passed)
         values, problem = self._run(policy, request, budget)
         self.last_error = problem
         if budget is not None and budget.was_refused:  # even if the application caught the exception
@@ -124,9 +124,7 @@ class ReplayRunner:
             declares ``signal="status"``, the signal is not computed.
         """
         before = Record.from_bytes(state)
-        policy = ReplayPolicy(
-            self.template, prefix, self.control.models.new_clock(), request, before, buys=False, passed=passed
-        )
+        policy = self._policy(prefix, request, before, passed, buys=False)
         values, error = self._run(policy, request, budget)
         if policy.drift is not None:
             return UnitOutcome(policy.observation("state", policy.drift))
@@ -138,6 +136,14 @@ class ReplayRunner:
         is_scored = found.problem is None
         row = replace(row, success=found.success) if is_scored else replace(row, failure="tool", detail=found.problem)
         return UnitOutcome(row, **beside_label(self.workflow, request, values or {})._asdict())
+
+    def _policy(
+        self, prefix: tuple[str, ...], request: Request, before: Record, passed: Sequence[bool], *, buys: bool = True
+    ) -> ReplayPolicy:
+        clock, has_supersteps = self.control.models.new_clock(), self._app.has_supersteps
+        return ReplayPolicy(
+            self.template, prefix, clock, request, before, buys=buys, passed=passed, has_supersteps=has_supersteps
+        )
 
     def _run(
         self, policy: ReplayPolicy, request: Request, budget: UnitBudget | None

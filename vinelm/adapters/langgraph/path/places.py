@@ -63,9 +63,8 @@ class RunPlaces:
         choose: returns the model for a stage, given the models of the path before it.
         locate: used instead of ``choose`` if the policy replays a recorded run. Given the key of an invocation's position, it
             returns the models of the path that ends there.
-        answers_at: if a recorded run is replayed, returns how many calls were answered at a position, by its number from 0; 0
-            for a position that is not recorded.
-        has_supersteps: whether calls that have a superstep are made in the nodes of a graph, not in the tasks of an entrypoint.
+        answers_at: if a recorded run is replayed, returns how many calls a position takes, given the superstep of the call and
+            the number of the position, from 0. 0 if that depends on which calls have ended, as in a run that is not replayed.
         flow: which stages may follow which; None if the template has no stages side by side.
     """
 
@@ -73,13 +72,11 @@ class RunPlaces:
         self,
         choose: Callable[[str, tuple[str, ...]], str],
         locate: Callable[[PlaceKey], tuple[str, ...]] | None = None,
-        answers_at: Callable[[int], int] = lambda number: 0,
+        answers_at: Callable[[str, int], int] | None = None,
         *,
-        has_supersteps: bool = True,
         flow: Flow | None = None,
     ) -> None:
         self._choose, self._locate, self._answers_at, self._flow = choose, locate, answers_at, flow
-        self._has_supersteps = has_supersteps
         self._lock = RLock()
         self.last_step = ""
         self._before: tuple[str, ...] = ()  # the stages of the path before the superstep ``last_step``
@@ -122,13 +119,13 @@ class RunPlaces:
 
     def _ordinal(self, where: Where, stage: str) -> int:
         ended = self._ended.get((where.task, stage), 0)
-        if self._locate is None or (where.step and self._has_supersteps):
+        if self._answers_at is None:
             return ended
         # Recorded answers come at once. So a call that was made with another may now begin after that one has ended, or a call
-        # that came later may begin before it: without nodes, a position takes as many calls as were answered there.
+        # that came later may begin before it. So a position takes as many calls as were answered there.
         ordinal = 0
         while (place := self._places.get(PlaceKey(where.step, stage, ordinal))) is not None:
-            answered = self._answers_at(len(place.path) - 1)
+            answered = self._answers_at(where.step, len(place.path) - 1)
             if (place.begun - place.failed < answered) if answered else ordinal >= ended:
                 break
             ordinal += 1

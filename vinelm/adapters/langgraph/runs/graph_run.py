@@ -238,9 +238,7 @@ class GraphRun:
         self._seen: ObservedRequest | None = None
         self._lock = Lock()
         self._superstep: Superstep | None = None
-        self.places = None
-        if policy.locate is not None:
-            self.places = RunPlaces(self._model_of, policy.locate, policy.answers_at, has_supersteps=policy.has_supersteps)
+        self.places = None if policy.locate is None else RunPlaces(self._model_of, policy.locate, policy.answers_at)
         self.is_rooted = self._is_resumed = False
         self.trail: InnerTrail | None = None
         self.reads: ReadAhead | None = None
