@@ -18,6 +18,7 @@ from vinelm.trie.verdict import (
     ComparedPlan,
     Verdict,
     columns,
+    early_reach,
     nothing_differs,
     table_rows,
     what_can_be_proven,
@@ -417,3 +418,13 @@ def test_persons_are_sent_to_their_questions_only_where_these_are_put():
     found = against(plan(0.4, -0.06, 0.04), by_today=by_today(questions=PAIRS))
     assert "6 questions would be asked, which may prove it" in found.sentence
     assert "`vinelm label`" not in found.sentence
+
+
+def test_five_looks_are_wrong_hardly_more_often_than_one():
+    """At 5 %, each look at twice the rows of the one before, where a plan loses exactly what is allowed."""
+    shares = 2.0 ** np.arange(-4, 1)
+    steps = np.sqrt(np.diff(shares, prepend=0.0))
+    scores = (np.random.default_rng(0).normal(size=(400_000, 5)) * steps).cumsum(axis=1) / np.sqrt(shares)
+    reach = np.array([early_reach(share) if share < 1.0 else 1.0 for share in shares])
+    assert (scores > 1.6449).any(axis=1).mean() == pytest.approx(0.156, abs=0.003)
+    assert (scores > 1.6449 * reach).any(axis=1).mean() == pytest.approx(0.054, abs=0.002)
