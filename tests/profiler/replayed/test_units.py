@@ -19,10 +19,12 @@ from kit.toys.replayed import (
     supervisor_toy,
     twice_toy,
 )
+from kit.waiting import wait_for
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.func import entrypoint, task
+from pydantic import Field
 
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
@@ -173,12 +175,35 @@ class Late(BaseChatModel):
         return self._generate(messages)
 
 
-class Patient(Late):
-    """The same where it is called synchronously."""
+class Meeting(BaseChatModel):
+    """Answers calls about a document once all of them have come, as slow models do; ``begun`` counts them."""
+
+    n: int
+    begun: list[str] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self):
+        return "meeting"
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        time.sleep(0.15)
-        return super()._generate(messages)
+        if messages[-1].text.startswith("document"):
+            self.begun.append(messages[-1].text)
+            wait_for(lambda: len(self.begun) >= self.n)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("fine"))])
+
+
+def drafted(build, model):
+    """The failures of the rows of an application whose calls are all of one stage."""
+    price = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2026-01-01"}
+    catalog = Catalog.from_chat_models({"m0": model}, prices={"m0": price})
+    template = Template((Loop((Stage("draft", ("m0",)),), times=4),))
+    workflow = toy(n_requests=1, build=build, template=template, score=lambda request, state: True)
+    units, parent, rows = make_units(workflow, catalog, create_backends(catalog)), None, []
+    while parent is not None or not rows:
+        outcome = units.run(workflow.requests[0], ("m0",) * (len(rows) + 1), parent)
+        parent = None if outcome.observation.stopped else outcome.checkpoint
+        rows.append(outcome.observation)
+    return [row.failure for row in rows]
 
 
 def drafts_and_checks(build):
@@ -208,19 +233,25 @@ def test_a_call_beside_the_one_at_which_a_unit_ends_is_not_cancelled():
     assert drafts_and_checks(build) == [*[("draft", None)] * 2, *[("check", None)] * 4]
 
 
-def gathering(slept, last="check"):
-    """An application that asks its first stage three times side by side, each after a while that ``slept`` says."""
+def gathering(may_begin):
+    """An application that asks about three documents side by side, each once ``may_begin(number, ended numbers)``."""
 
     def build(vine):
-        draft, check = vine.chat_model("draft"), vine.chat_model(last)
-
-        async def read(number):
-            await asyncio.sleep(slept(number))
-            return (await draft.ainvoke(f"document {number}")).text
+        draft = vine.chat_model("draft")
 
         async def solve(inputs):
+            ended = set()
+
+            async def read(number):
+                while not may_begin(number, ended):
+                    await asyncio.sleep(0)
+                try:
+                    return (await draft.ainvoke(f"document {number}")).text
+                finally:
+                    ended.add(number)
+
             found = await asyncio.gather(*map(read, range(3)), return_exceptions=True)
-            return {"answer": (await check.ainvoke(" ".join(map(str, found)))).text}
+            return {"answer": (await draft.ainvoke(" ".join(map(str, found)))).text}
 
         return solve
 
@@ -229,57 +260,48 @@ def gathering(slept, last="check"):
 
 def test_a_call_that_begins_late_in_a_replay_is_beside_the_one_that_it_was_beside():
     """A recorded answer comes at once, so that the first call has ended before the others, which read a page first, begin."""
-    build = gathering(lambda number: 0.02 * number)  # the models take 0.05 s
-    assert drafts_and_checks(build) == [*[("draft", None)] * 2, *[("check", None)] * 4]
+    model = Meeting(n=3)
+    build = gathering(lambda number, ended: number == 0 or 0 in ended or len(model.begun) in (1, 2))
+    assert drafted(build, model) == [None] * 2
+    assert len(model.begun) == 3, "else they were not beside each other"
 
 
 def test_a_call_that_begins_early_in_a_replay_is_after_the_one_that_it_came_after():
     """A first call is slow to begin: imports, connections. What was recorded one after the other comes side by side then."""
-    begun = []
+    runs = []
 
-    def slept(number):
-        begun.append(number)
-        return 0.2 * number if len(begun) <= 3 else 0.0
+    def may_begin(number, ended):
+        runs.extend([ended] if not any(ended is one for one in runs) else [])
+        return ended is not runs[0] or number == 0 or number - 1 in ended
 
-    price = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2026-01-01"}
-    catalog = Catalog.from_chat_models({"m0": Late()}, prices={"m0": price})
-    template = Template((Loop((Stage("draft", ("m0",)),), times=4),))
-    workflow = toy(n_requests=1, build=gathering(slept, "draft"), template=template, score=lambda request, state: True)
-    units, parent, rows = make_units(workflow, catalog, create_backends(catalog)), None, []
-    while parent is not None or not rows:
-        outcome = units.run(workflow.requests[0], ("m0",) * (len(rows) + 1), parent)
-        parent = None if outcome.observation.stopped else outcome.checkpoint
-        rows.append(outcome.observation)
-    assert [row.failure for row in rows] == [None] * len(rows)
-    assert len(rows) in (3, 4), "the second and the third draft may be beside each other"
+    assert drafted(gathering(may_begin), Meeting(n=1)) == [None] * 3
 
 
 def test_tasks_of_an_entrypoint_that_came_side_by_side_may_come_one_after_the_other_in_a_replay():
+    model = Meeting(n=2)
+
     def build(vine):
         draft = vine.chat_model("draft")
+        ended = set()
 
         @task
         def ask(number):
-            time.sleep(0.05 * number)
-            return draft.invoke(f"document {number}").text
+            if number:
+                wait_for(lambda: ended or len(model.begun) == 1)
+            text = draft.invoke(f"document {number}").text
+            ended.add(number)
+            return text
 
         @entrypoint()
         def solve(inputs):
+            ended.clear()
             found = [ask(number) for number in range(2)]
             return {"answer": draft.invoke(" ".join(one.result() for one in found)).text}
 
         return solve
 
-    price = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2026-01-01"}
-    catalog = Catalog.from_chat_models({"m0": Patient()}, prices={"m0": price})
-    template = Template((Loop((Stage("draft", ("m0",)),), times=4),))
-    workflow = toy(n_requests=1, build=build, template=template, score=lambda request, state: True)
-    units, parent, rows = make_units(workflow, catalog, create_backends(catalog)), None, []
-    while parent is not None or not rows:
-        outcome = units.run(workflow.requests[0], ("m0",) * (len(rows) + 1), parent)
-        parent = None if outcome.observation.stopped else outcome.checkpoint
-        rows.append(outcome.observation)
-    assert [row.failure for row in rows] == [None] * 2
+    assert drafted(build, model) == [None] * 2
+    assert len(model.begun) == 2
 
 
 @pytest.mark.parametrize("is_async", [False, True])
